@@ -1,0 +1,397 @@
+//! NATS: the connection, and the three things that the protocol does with a stream: store once, read
+//! by subject, purge a subject (DESIGN 4).
+
+use crate::config::Nats;
+use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
+use async_nats::jetstream::message::{PublishMessage, StreamMessage};
+use async_nats::jetstream::{self, stream};
+use async_nats::{Event, HeaderMap};
+use bytes::Bytes;
+use std::time::Duration;
+use tokio::sync::watch;
+use toolfleet_proto::topology::Prefix;
+
+/// Oldest nats-server that knows everything the topology asks for.
+pub const SERVER_MIN: (u64, u64) = (2, 12);
+
+/// How long a publish waits for its ack before it is sent again.
+pub const ACK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a start waits for a broker.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What went wrong with the broker.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody answers.
+    #[error("nats at {url} is not reachable: {reason}; start a nats-server with JetStream, or set nats.url")]
+    Unreachable {
+        /// Where.
+        url: String,
+        /// Why.
+        reason: String,
+    },
+    /// A server that would ignore part of the topology in silence.
+    #[error("nats-server {version} at {url} is too old: toolfleet needs {}.{} or newer; install it from the nats-server releases, or point nats.url at one", SERVER_MIN.0, SERVER_MIN.1)]
+    TooOld {
+        /// Where.
+        url: String,
+        /// What it says of itself.
+        version: String,
+    },
+    /// A file of credentials or certificates does not read.
+    #[error("{what} {path}: {reason}")]
+    File {
+        /// Which setting.
+        what: &'static str,
+        /// Where.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// The broker did not answer in time, or the connection is gone.
+    #[error("the broker is silent: {0}")]
+    Silent(String),
+    /// The broker refused.
+    #[error("the broker refused: {0}")]
+    Refused(String),
+}
+
+/// What came of storing a message that may exist only once.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Once {
+    /// Ours is stored, with this sequence.
+    Stored(u64),
+    /// Another one is stored already (10071).
+    Taken,
+    /// The stream is full.
+    Full,
+}
+
+/// A message to store.
+#[derive(Clone, Debug, Default)]
+pub struct Outgoing {
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Bytes.
+    pub payload: Bytes,
+    /// Its own time to live, where the stream allows one.
+    pub ttl: Option<Duration>,
+}
+
+/// A connection to the broker. Clones share it.
+#[derive(Clone)]
+pub struct Broker {
+    client: async_nats::Client,
+    jetstream: jetstream::Context,
+    prefix: Prefix,
+    results: String,
+    jobs: String,
+    reconnects: watch::Receiver<u64>,
+    disturbances: watch::Receiver<u64>,
+}
+
+impl Broker {
+    /// Connects, waiting up to 30 s for a broker that is just starting, and checks its version.
+    /// Reconnects for ever afterwards, with jitter.
+    pub async fn connect(config: &Nats, prefix: Prefix, name: &str) -> Result<Broker, Error> {
+        let (reconnected, reconnects) = watch::channel(0_u64);
+        let (disturbed, disturbances) = watch::channel(0_u64);
+        let options = || -> Result<async_nats::ConnectOptions, Error> {
+            let (reconnected, disturbed) = (reconnected.clone(), disturbed.clone());
+            Ok(authenticate(async_nats::ConnectOptions::new(), config)?
+                .name(name)
+                .subscription_capacity(65_536)
+                .client_capacity(8_192)
+                .ping_interval(Duration::from_secs(5))
+                .connection_timeout(Duration::from_secs(5))
+                .request_timeout(Some(Duration::from_secs(2)))
+                .reconnect_delay_callback(reconnect_delay)
+                .event_callback(move |event| {
+                    let (reconnected, disturbed) = (reconnected.clone(), disturbed.clone());
+                    async move { note(&event, &reconnected, &disturbed) }
+                }))
+        };
+        let client = connect_patiently(config, options).await?;
+        check_version(&config.url, &client.server_info().version)?;
+        let jetstream = ContextBuilder::new()
+            .timeout(Duration::from_secs(5))
+            .ack_timeout(ACK_TIMEOUT)
+            .max_ack_inflight(16_384)
+            .build(client.clone());
+        let (results, jobs) = (prefix.results_stream(), prefix.jobs_stream());
+        Ok(Broker { client, jetstream, prefix, results, jobs, reconnects, disturbances })
+    }
+
+    /// The connection itself.
+    pub fn client(&self) -> &async_nats::Client {
+        &self.client
+    }
+
+    /// JetStream on this connection.
+    pub fn jetstream(&self) -> &jetstream::Context {
+        &self.jetstream
+    }
+
+    /// The fleet's prefix.
+    pub fn prefix(&self) -> &Prefix {
+        &self.prefix
+    }
+
+    /// Whether the connection stands.
+    pub fn is_connected(&self) -> bool {
+        self.client.connection_state() == async_nats::connection::State::Connected
+    }
+
+    /// Grows with every connect after the first: open pulls are gone, announcements were missed.
+    pub fn reconnects(&self) -> watch::Receiver<u64> {
+        self.reconnects.clone()
+    }
+
+    /// Grows with every reconnect and with every message dropped by a slow subscription.
+    pub fn disturbances(&self) -> watch::Receiver<u64> {
+        self.disturbances.clone()
+    }
+
+    /// Stores a message unless the subject has one (expected last sequence 0). One try: an
+    /// [`Error::Silent`] says nothing about whether it was stored.
+    pub async fn store_once(&self, subject: &str, message: &Outgoing) -> Result<Once, Error> {
+        self.store_after(subject, 0, message).await
+    }
+
+    /// Stores a message if the last one of its subject has the given sequence (0: none).
+    pub async fn store_after(
+        &self,
+        subject: &str,
+        sequence: u64,
+        message: &Outgoing,
+    ) -> Result<Once, Error> {
+        let mut publish = PublishMessage::build()
+            .payload(message.payload.clone())
+            .headers(message.headers.clone())
+            .expected_last_subject_sequence(sequence);
+        if let Some(ttl) = message.ttl {
+            publish = publish.ttl(ttl);
+        }
+        let ack = match self.jetstream.send_publish(subject.to_owned(), publish).await {
+            Ok(ack) => ack.await,
+            Err(error) => Err(error),
+        };
+        match ack {
+            Ok(ack) => Ok(Once::Stored(ack.sequence)),
+            Err(error) => match error.kind() {
+                PublishErrorKind::WrongLastSequence => Ok(Once::Taken),
+                PublishErrorKind::TimedOut
+                | PublishErrorKind::BrokenPipe
+                | PublishErrorKind::MaxAckPending
+                // A broker that has just started has not recovered its streams yet.
+                | PublishErrorKind::StreamNotFound => Err(Error::Silent(error.to_string())),
+                _ if is_full(&error) => Ok(Once::Full),
+                _ if is_passing(&error) => Err(Error::Silent(error.to_string())),
+                _ => Err(Error::Refused(error.to_string())),
+            },
+        }
+    }
+
+    /// Stores a message unless the subject has one; sends it again on silence until `give_up` is
+    /// ready. The same bytes each time.
+    pub async fn store_once_until(
+        &self,
+        subject: &str,
+        message: &Outgoing,
+        give_up: impl Future<Output = ()>,
+    ) -> Result<Once, Error> {
+        let mut give_up = std::pin::pin!(give_up);
+        loop {
+            match self.store_once(subject, message).await {
+                Err(Error::Silent(reason)) => {
+                    let pause = tokio::time::sleep(Duration::from_millis(100));
+                    tokio::select! {
+                        () = &mut give_up => return Err(Error::Silent(reason)),
+                        () = pause => {}
+                    }
+                }
+                decided => return decided,
+            }
+        }
+    }
+
+    /// The stored result of a call, if this replica of the stream has it: proves presence, never
+    /// absence.
+    pub async fn read_result(&self, subject: &str) -> Result<Option<StreamMessage>, Error> {
+        self.read_last(&self.results, subject).await
+    }
+
+    /// The queued job of a call by its exact subject.
+    pub async fn read_job(&self, subject: &str) -> Result<Option<StreamMessage>, Error> {
+        self.read_last(&self.jobs, subject).await
+    }
+
+    /// The last message of a subject of a stream.
+    pub async fn read_last(
+        &self,
+        stream: &str,
+        subject: &str,
+    ) -> Result<Option<StreamMessage>, Error> {
+        let handle = self.stream(stream).await?;
+        match handle.direct_get_last_for_subject(subject).await {
+            Ok(message) => Ok(Some(message)),
+            Err(error) => match error.kind() {
+                stream::DirectGetErrorKind::NotFound => Ok(None),
+                _ => Err(Error::Silent(error.to_string())),
+            },
+        }
+    }
+
+    /// The last message of a subject that may hold wildcards, read at the stream's leader.
+    pub async fn find_last(
+        &self,
+        stream: &str,
+        filter: &str,
+    ) -> Result<Option<StreamMessage>, Error> {
+        let handle = self.stream(stream).await?;
+        match handle.get_last_raw_message_by_subject(filter).await {
+            Ok(message) => Ok(Some(message)),
+            Err(error) => match error.kind() {
+                stream::LastRawMessageErrorKind::NoMessageFound => Ok(None),
+                _ => Err(Error::Silent(error.to_string())),
+            },
+        }
+    }
+
+    /// Removes every message of a subject (wildcards allowed) from a stream.
+    pub async fn purge(&self, stream: &str, filter: &str) -> Result<u64, Error> {
+        let handle = self.stream(stream).await?;
+        match handle.purge().filter(filter).await {
+            Ok(response) => Ok(response.purged),
+            Err(error) => Err(Error::Silent(error.to_string())),
+        }
+    }
+
+    async fn stream(&self, name: &str) -> Result<stream::Stream<()>, Error> {
+        self.jetstream
+            .get_stream_no_info(name)
+            .await
+            .map_err(|error| Error::Refused(error.to_string()))
+    }
+}
+
+fn authenticate(
+    options: async_nats::ConnectOptions,
+    config: &Nats,
+) -> Result<async_nats::ConnectOptions, Error> {
+    let mut options = options;
+    if let Some(path) = &config.ca_file {
+        options = options.add_root_certificates(path.clone());
+    }
+    if let Some(path) = &config.creds_file {
+        let unreadable = |error: std::io::Error| Error::File {
+            what: "nats.creds_file",
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        options = options.credentials(&text).map_err(unreadable)?;
+    }
+    Ok(options)
+}
+
+async fn connect_patiently(
+    config: &Nats,
+    options: impl Fn() -> Result<async_nats::ConnectOptions, Error>,
+) -> Result<async_nats::Client, Error> {
+    let addresses: Vec<String> = config.url.split(',').map(|url| url.trim().to_owned()).collect();
+    let until = tokio::time::Instant::now() + CONNECT_PATIENCE;
+    loop {
+        match options()?.connect(addresses.clone()).await {
+            Ok(client) => return Ok(client),
+            Err(error) if tokio::time::Instant::now() >= until => {
+                return Err(Error::Unreachable {
+                    url: config.url.clone(),
+                    reason: error.to_string(),
+                });
+            }
+            Err(error) => tracing::warn!(url = %config.url, %error, "nats is not reachable yet"),
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Full jitter below a ceiling that doubles from 50 ms to 4 s: a fleet does not come back as one.
+fn reconnect_delay(attempts: usize) -> Duration {
+    let ceiling_ms = (50_u64 << attempts.min(7)).min(4_000);
+    let draw = uuid::Uuid::new_v4().as_u128() % u128::from(ceiling_ms);
+    Duration::from_millis(u64::try_from(draw).unwrap_or(ceiling_ms))
+}
+
+fn note(event: &Event, reconnected: &watch::Sender<u64>, disturbed: &watch::Sender<u64>) {
+    match event {
+        Event::Connected => {
+            tracing::info!("nats is connected");
+            reconnected.send_modify(|count| *count += 1);
+            disturbed.send_modify(|count| *count += 1);
+        }
+        Event::SlowConsumer(subscription) => {
+            tracing::warn!(subscription, "a slow subscription dropped messages");
+            disturbed.send_modify(|count| *count += 1);
+        }
+        Event::Disconnected => tracing::warn!("nats is disconnected"),
+        other => tracing::info!(event = %other, "nats says"),
+    }
+}
+
+/// Whether a version such as `2.12.1-beta.3` is new enough.
+pub fn is_supported(version: &str) -> bool {
+    let mut numbers = version.trim_start_matches('v').split(['.', '-']).map(str::parse::<u64>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= SERVER_MIN,
+        _ => false,
+    }
+}
+
+fn check_version(url: &str, version: &str) -> Result<(), Error> {
+    if is_supported(version) {
+        Ok(())
+    } else {
+        Err(Error::TooOld { url: url.to_owned(), version: version.to_owned() })
+    }
+}
+
+fn is_full(error: &jetstream::context::PublishError) -> bool {
+    let text = format!("{error:?}");
+    ["maximum bytes exceeded", "maximum messages exceeded", "insufficient resources"]
+        .iter()
+        .any(|sign| text.contains(sign))
+}
+
+/// Answers of a broker that is stopping, starting, or electing a leader.
+fn is_passing(error: &jetstream::context::PublishError) -> bool {
+    let text = format!("{error:?}");
+    ["temporarily unavailable", "no leader", "not available", "server shutdown", "raft", "stream is offline"]
+        .iter()
+        .any(|sign| text.contains(sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_below_the_oldest_are_refused_with_what_to_install() {
+        for good in ["2.12.0", "2.15.1", "v2.12.3", "3.0.0-beta.1"] {
+            assert!(is_supported(good), "{good}");
+        }
+        for bad in ["2.9.10", "2.11.9", "", "nightly"] {
+            assert!(!is_supported(bad), "{bad}");
+        }
+        let text = check_version("nats://x", "2.9.10").unwrap_err().to_string();
+        assert!(text.contains("2.9.10") && text.contains("2.12") && text.contains("install"), "{text}");
+    }
+
+    #[test]
+    fn reconnects_spread_out_below_their_ceiling() {
+        for attempts in 0..40 {
+            assert!(reconnect_delay(attempts) < Duration::from_millis(4_001));
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Configuration in layers: defaults, one TOML file, environment, flags. Read once, checked once (all
+//! faults at once), then passed by value.
+
+use figment::Figment;
+use figment::providers::{Env, Format, Serialized, Toml};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::PathBuf;
+use toolfleet_proto::limit::Limits;
+use toolfleet_proto::unit;
+
+/// Prefix of environment variables: `TOOLFLEET_<SECTION>__<KEY>`.
+pub const ENV_PREFIX: &str = "TOOLFLEET_";
+
+/// Everything a process of the fleet can be told. Unknown keys are faults.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The fleet's name and its streams.
+    pub fleet: Fleet,
+    /// The broker.
+    pub nats: Nats,
+    /// The lease store.
+    pub redis: Redis,
+    /// The coordinator's API.
+    pub server: Server,
+    /// The worker.
+    pub worker: Worker,
+    /// Clocks of leases and retention.
+    pub limits: LimitsText,
+    /// Traces, metrics, logs.
+    pub telemetry: Telemetry,
+    /// `toolfleet dev`.
+    pub dev: Dev,
+}
+
+/// The fleet's name and its streams.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Fleet {
+    /// Names the fleet: several share a NATS and a Redis by different prefixes.
+    pub prefix: String,
+    /// `make`: streams and buckets are made where missing. `check`: only compared.
+    pub topology: TopologyMode,
+}
+
+/// Who makes streams and buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TopologyMode {
+    /// This process, where they are missing.
+    Make,
+    /// An operator; this process only compares.
+    Check,
+}
+
+/// The broker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Nats {
+    /// `nats://host:port`, several separated by commas.
+    pub url: String,
+    /// A `.creds` file, read again at each connect.
+    pub creds_file: Option<PathBuf>,
+    /// Extra certificate authorities, PEM.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// The lease store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Redis {
+    /// `redis://host:port` or `rediss://host:port`.
+    pub url: String,
+    /// A file that holds the password, so that it stands in no environment.
+    pub password_file: Option<PathBuf>,
+}
+
+/// The coordinator's API.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    /// Address of the API. Without authentication only loopback is taken.
+    pub listen: String,
+    /// Address of `/livez /readyz /startupz /metrics`. Equal to `listen`: both on one address.
+    pub admin_listen: String,
+    /// Host names that requests may carry; empty: loopback names only.
+    pub allowed_hosts: Vec<String>,
+}
+
+/// The worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Worker {
+    /// The pool it belongs to, and so its queue.
+    pub pool: String,
+    /// Folder of manifests; none: only the tools built in.
+    pub tools: Option<PathBuf>,
+    /// Calls at the same time; 0: 64, or 8 where a tool starts a process.
+    pub slots: usize,
+    /// Folder of secrets, one file a name.
+    pub secrets_dir: Option<PathBuf>,
+    /// Folder for the scratch folders of `exec` tools; none: the system's.
+    pub scratch_dir: Option<PathBuf>,
+    /// Address of `/livez /readyz /startupz /metrics`; empty: none.
+    pub admin_listen: String,
+}
+
+/// Traces, metrics, logs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Telemetry {
+    /// OTLP over HTTP, e.g. `http://127.0.0.1:4318`; empty: nothing is exported.
+    pub otlp_endpoint: String,
+    /// Log filter, e.g. `info` or `toolfleet=debug`.
+    pub log: String,
+    /// `text` or `json`.
+    pub log_format: LogFormat,
+}
+
+/// Form of the log on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// A line for people.
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+/// `toolfleet dev`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dev {
+    /// Path of a nats-server, 2.12 or newer.
+    pub nats_server: Option<PathBuf>,
+    /// Path of a redis-server or valkey-server, 7.0 or newer.
+    pub redis_server: Option<PathBuf>,
+}
+
+/// [`Limits`] as they are written: spans with units.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(missing_docs, reason = "each field is documented at its namesake in toolfleet_proto::limit::Limits")]
+pub struct LimitsText {
+    pub lease_ttl: String,
+    pub lease_renew: String,
+    pub lease_margin: String,
+    pub kill_grace: String,
+    pub ack_wait: String,
+    pub cancel_grace: String,
+    pub drain: String,
+    pub retention: String,
+    pub unnamed_retention: String,
+    pub write_memory: String,
+    pub longest_call: String,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Fleet { prefix: "tf.v1".into(), topology: TopologyMode::Make }
+    }
+}
+
+impl Default for Nats {
+    fn default() -> Self {
+        Nats { url: "nats://127.0.0.1:4222".into(), creds_file: None, ca_file: None }
+    }
+}
+
+impl Default for Redis {
+    fn default() -> Self {
+        Redis { url: "redis://127.0.0.1:6379".into(), password_file: None }
+    }
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Server {
+            listen: "127.0.0.1:8080".into(),
+            admin_listen: "127.0.0.1:8081".into(),
+            allowed_hosts: Vec::new(),
+        }
+    }
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Worker {
+            pool: "default".into(),
+            tools: None,
+            slots: 0,
+            secrets_dir: None,
+            scratch_dir: None,
+            admin_listen: String::new(),
+        }
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Telemetry {
+            otlp_endpoint: String::new(),
+            log: "info".into(),
+            log_format: LogFormat::Text,
+        }
+    }
+}
+
+impl Default for LimitsText {
+    fn default() -> Self {
+        let limits = Limits::default();
+        let text = |ms: u64| unit::describe_ms(ms).replace(' ', "");
+        LimitsText {
+            lease_ttl: text(limits.lease_ttl_ms),
+            lease_renew: text(limits.lease_renew_ms),
+            lease_margin: text(limits.lease_margin_ms),
+            kill_grace: text(limits.kill_grace_ms),
+            ack_wait: text(limits.ack_wait_ms),
+            cancel_grace: text(limits.cancel_grace_ms),
+            drain: text(limits.drain_ms),
+            retention: text(limits.retention_ms),
+            unnamed_retention: text(limits.unnamed_retention_ms),
+            write_memory: text(limits.write_memory_ms),
+            longest_call: text(limits.longest_call_ms),
+        }
+    }
+}
+
+impl LimitsText {
+    /// Reads the spans. Errors name every key that does not read.
+    pub fn read(&self) -> Result<Limits, Vec<String>> {
+        let mut faults = Vec::new();
+        let mut span = |key: &str, text: &str| {
+            unit::parse_duration_ms(text).unwrap_or_else(|error| {
+                faults.push(format!("limits.{key}: {}", error.message));
+                0
+            })
+        };
+        let limits = Limits {
+            lease_ttl_ms: span("lease_ttl", &self.lease_ttl),
+            lease_renew_ms: span("lease_renew", &self.lease_renew),
+            lease_margin_ms: span("lease_margin", &self.lease_margin),
+            kill_grace_ms: span("kill_grace", &self.kill_grace),
+            ack_wait_ms: span("ack_wait", &self.ack_wait),
+            cancel_grace_ms: span("cancel_grace", &self.cancel_grace),
+            drain_ms: span("drain", &self.drain),
+            retention_ms: span("retention", &self.retention),
+            unnamed_retention_ms: span("unnamed_retention", &self.unnamed_retention),
+            write_memory_ms: span("write_memory", &self.write_memory),
+            longest_call_ms: span("longest_call", &self.longest_call),
+        };
+        if faults.is_empty() { Ok(limits) } else { Err(faults) }
+    }
+}
+
+/// Why a configuration cannot be used: every fault, one a line. The process exits 78.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .faults.join("\n"))]
+pub struct Error {
+    /// Each says what, where and how to mend it.
+    pub faults: Vec<String>,
+}
+
+/// A configuration that was read and checked, with its limits.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// As it was read.
+    pub config: Config,
+    /// Its clocks.
+    pub limits: Limits,
+}
+
+/// Reads the layers and checks the whole. `flags` holds only what was given on the command line, in
+/// the shape of [`Config`].
+///
+/// The file is `file`, else `toolfleet.toml` of the working directory where there is one.
+pub fn load(file: Option<&std::path::Path>, flags: &Value) -> Result<Checked, Error> {
+    if let Some(path) = file.filter(|path| !path.is_file()) {
+        return Err(Error { faults: vec![format!("no configuration file at {}", path.display())] });
+    }
+    let path = file.unwrap_or_else(|| std::path::Path::new("toolfleet.toml"));
+    let config: Config = Figment::from(Serialized::defaults(Config::default()))
+        .merge(Toml::file(path))
+        .merge(Env::prefixed(ENV_PREFIX).filter(|key| key.as_str().contains("__")).split("__"))
+        .merge(Serialized::defaults(flags))
+        .extract()
+        .map_err(|errors| Error { faults: errors.into_iter().map(describe).collect() })?;
+    check(config)
+}
+
+fn describe(error: figment::Error) -> String {
+    let origin = error
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.source.as_ref())
+        .map_or_else(String::new, |source| format!(" (from {source})"));
+    let path = if error.path.is_empty() { String::new() } else { format!("{}: ", error.path.join(".")) };
+    format!("{path}{}{origin}", error.kind)
+}
+
+/// Checks what types cannot: relations, names, addresses. All faults at once.
+pub fn check(config: Config) -> Result<Checked, Error> {
+    let mut faults = Vec::new();
+    if let Err(fault) = toolfleet_proto::topology::Prefix::parse(&config.fleet.prefix) {
+        faults.push(format!("fleet.prefix: {fault}"));
+    }
+    if let Err(fault) = toolfleet_proto::topology::check_pool(&config.worker.pool) {
+        faults.push(format!("worker.pool: {fault}"));
+    }
+    let limits = match config.limits.read() {
+        Ok(limits) => {
+            faults.extend(limits.faults());
+            limits
+        }
+        Err(unread) => {
+            faults.extend(unread);
+            Limits::default()
+        }
+    };
+    if faults.is_empty() { Ok(Checked { config, limits }) } else { Err(Error { faults }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn flags_win_over_the_file_and_unknown_keys_are_faults() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("fleet.toml");
+        std::fs::write(&file, "[worker]\npool = \"gpu\"\nslots = 3\n").unwrap();
+        let checked = load(Some(&file), &json!({"worker": {"slots": 5}})).unwrap();
+        assert_eq!((checked.config.worker.pool.as_str(), checked.config.worker.slots), ("gpu", 5));
+
+        std::fs::write(&file, "[worker]\nslot = 3\n").unwrap();
+        let error = load(Some(&file), &json!({})).unwrap_err();
+        assert!(error.to_string().contains("slot"), "{error}");
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let mut config = Config::default();
+        config.fleet.prefix = "a b".into();
+        config.limits.lease_ttl = "4s".into();
+        config.limits.drain = "30".into();
+        let error = check(config).unwrap_err();
+        assert!(error.faults.len() >= 2, "{error}");
+        assert!(error.to_string().contains("fleet.prefix"), "{error}");
+        assert!(error.to_string().contains("limits.drain"), "{error}");
+    }
+
+    #[test]
+    fn the_defaults_are_sound() {
+        let checked = check(Config::default()).unwrap();
+        assert_eq!(checked.limits, Limits::default());
+    }
+}

@@ -1,0 +1,413 @@
+//! Redis: who may run a call now (DESIGN 4). Safety never rests on it alone.
+
+use crate::clock::{FleetClock, host_ms};
+use crate::config;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::io::tcp::TcpSettings;
+use redis::{IntoConnectionInfo as _, Script, Value};
+use std::sync::Arc;
+use std::time::Duration;
+use toolfleet_proto::lease::{Acquired, Holder, Mark, Renewed, Stopped};
+use toolfleet_proto::limit::{DONE_MARKER_MS, Limits};
+use toolfleet_proto::name::CallName;
+use toolfleet_proto::topology::Prefix;
+
+/// An answer later than this counts as silence.
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// How long a start waits for a store.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What went wrong with the store.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody answers.
+    #[error("redis at {url} is not reachable: {reason}; start a Redis 7 or Valkey, or set redis.url")]
+    Unreachable {
+        /// Where, without a password.
+        url: String,
+        /// Why.
+        reason: String,
+    },
+    /// The server is not one that leases may live in.
+    #[error("redis at {url} cannot hold leases: {reason}")]
+    Unfit {
+        /// Where, without a password.
+        url: String,
+        /// What is wrong and how to mend it.
+        reason: String,
+    },
+    /// No answer in time: it may have taken effect, now or later.
+    #[error("the lease store is silent: {0}")]
+    Silent(String),
+    /// An answer that no script of ours gives.
+    #[error("the lease store gave an answer that does not read: {0}")]
+    Unreadable(String),
+}
+
+/// What a claim asks of the store.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// Take the lease for this claim; `span` is the attempt's, for the next one to link to.
+    Acquire {
+        /// The claim's random id.
+        claim: String,
+        /// The attempt's span.
+        span: String,
+    },
+    /// The tool never started: lease and count go.
+    GiveBack {
+        /// The claim's random id.
+        claim: String,
+    },
+    /// The tool was stopped before its end: the lease goes, the count stays.
+    Release {
+        /// The claim's random id.
+        claim: String,
+    },
+    /// A result is stored: leave `done` behind.
+    Done {
+        /// The claim's random id.
+        claim: String,
+    },
+}
+
+/// Which kind of stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopKind {
+    /// Whoever holds it.
+    Cancel,
+    /// Only a call that nobody ever claimed: its queue timeout is over.
+    Expire,
+    /// Only a call that nobody holds: all its time is over.
+    End,
+}
+
+/// A connection to the lease store. Clones share the connection.
+#[derive(Clone)]
+pub struct LeaseStore {
+    connection: ConnectionManager,
+    scripts: Arc<Scripts>,
+    prefix: Prefix,
+    lease_ttl_ms: u64,
+    retention_ms: u64,
+    clock: FleetClock,
+}
+
+struct Scripts {
+    claim: Script,
+    renew: Script,
+    stop: Script,
+}
+
+impl LeaseStore {
+    /// Connects, waiting up to 30 s for a server that is just starting, and checks that it is fit:
+    /// one primary, version 7 or newer, no eviction.
+    pub async fn connect(
+        config: &config::Redis,
+        prefix: Prefix,
+        limits: &Limits,
+        clock: FleetClock,
+    ) -> Result<LeaseStore, Error> {
+        let client = client(config)?;
+        let manager = ConnectionManagerConfig::new()
+            .set_number_of_retries(1)
+            .set_min_delay(Duration::from_millis(20))
+            .set_max_delay(Duration::from_millis(200))
+            .set_response_timeout(Some(RESPONSE_TIMEOUT))
+            .set_connection_timeout(Some(Duration::from_millis(500)));
+        let until = tokio::time::Instant::now() + CONNECT_PATIENCE;
+        let connection = loop {
+            match ConnectionManager::new_with_config(client.clone(), manager.clone()).await {
+                Ok(connection) => break connection,
+                Err(error) if tokio::time::Instant::now() >= until => {
+                    return Err(Error::Unreachable {
+                        url: without_password(&config.url),
+                        reason: error.to_string(),
+                    });
+                }
+                Err(error) => tracing::warn!(%error, "redis is not reachable yet"),
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        };
+        let store = LeaseStore {
+            connection,
+            scripts: Arc::new(Scripts {
+                claim: Script::new(include_str!("scripts/claim.lua")),
+                renew: Script::new(include_str!("scripts/renew.lua")),
+                stop: Script::new(include_str!("scripts/stop.lua")),
+            }),
+            prefix,
+            lease_ttl_ms: limits.lease_ttl_ms,
+            retention_ms: limits.retention_ms,
+            clock,
+        };
+        store.check_fitness(&config.url).await?;
+        store.measure_clock().await?;
+        Ok(store)
+    }
+
+    /// The fleet's clock, as this connection measures it.
+    pub fn clock(&self) -> &FleetClock {
+        &self.clock
+    }
+
+    /// Measures the server's clock against this host's.
+    pub async fn measure_clock(&self) -> Result<(), Error> {
+        let asked = host_ms();
+        let (seconds, micros): (i64, i64) = redis::cmd("TIME")
+            .query_async(&mut self.connection.clone())
+            .await
+            .map_err(|error| silent(&error))?;
+        self.clock.measured(seconds * 1_000 + micros / 1_000, asked, host_ms());
+        Ok(())
+    }
+
+    /// Writes and reads back: a replica after a failover answers PING and refuses writes.
+    pub async fn probe(&self, who: &str) -> Result<(), Error> {
+        let key = format!("{}:ready:{who}", self.prefix.as_str());
+        let stamp = host_ms().to_string();
+        let mut connection = self.connection.clone();
+        let back: String = redis::pipe()
+            .cmd("SET")
+            .arg(&key)
+            .arg(&stamp)
+            .arg("PX")
+            .arg(60_000)
+            .ignore()
+            .cmd("GET")
+            .arg(&key)
+            .query_async::<(String,)>(&mut connection)
+            .await
+            .map_err(|error| silent(&error))?
+            .0;
+        if back == stamp { Ok(()) } else { Err(Error::Unreadable("read back another value".into())) }
+    }
+
+    /// Performs operations in order, in one script: one answer for each, `None` for those that have
+    /// none worth reading.
+    ///
+    /// On [`Error::Silent`] all of them may have taken effect, or may yet: send a give-back behind.
+    pub async fn perform(
+        &self,
+        worker: &str,
+        operations: &[(CallName, Operation)],
+    ) -> Result<Vec<Option<Acquired>>, Error> {
+        let mut invocation = self.scripts.claim.prepare_invoke();
+        for (name, _) in operations {
+            invocation
+                .key(self.prefix.lease_key(name))
+                .key(self.prefix.claims_key(name))
+                .key(self.prefix.mark_key(name));
+        }
+        invocation.arg(self.lease_ttl_ms).arg(self.retention_ms).arg(DONE_MARKER_MS);
+        for (_, operation) in operations {
+            let (what, claim, span) = match operation {
+                Operation::Acquire { claim, span } => ("acquire", claim, span.as_str()),
+                Operation::GiveBack { claim } => ("give_back", claim, ""),
+                Operation::Release { claim } => ("release", claim, ""),
+                Operation::Done { claim } => ("done", claim, ""),
+            };
+            invocation.arg(what).arg(claim).arg(worker).arg(span);
+        }
+        let answers: Vec<Vec<Value>> = invocation
+            .invoke_async(&mut self.connection.clone())
+            .await
+            .map_err(|error| silent(&error))?;
+        answers.iter().map(|answer| read_claim(answer)).collect()
+    }
+
+    /// Renews leases, each given by the call's name and the holder as it was granted.
+    pub async fn renew(&self, leases: &[(CallName, Holder)]) -> Result<Vec<Renewed>, Error> {
+        let mut invocation = self.scripts.renew.prepare_invoke();
+        invocation.arg(self.lease_ttl_ms);
+        for (name, holder) in leases {
+            invocation.key(self.prefix.lease_key(name)).key(self.prefix.mark_key(name));
+            invocation.arg(holder.to_text());
+        }
+        let answers: Vec<i64> = invocation
+            .invoke_async(&mut self.connection.clone())
+            .await
+            .map_err(|error| silent(&error))?;
+        Ok(answers
+            .into_iter()
+            .map(|answer| Renewed { is_ours: answer & 1 == 1, is_marked: answer & 2 == 2 })
+            .collect())
+    }
+
+    /// CANCEL or EXPIRE: marks the call as [`StopKind`] says, and tells who holds it.
+    pub async fn stop(&self, name: &CallName, kind: StopKind, mark: &Mark) -> Result<Stopped, Error> {
+        let what = match kind {
+            StopKind::Cancel => "cancel",
+            StopKind::Expire => "expire",
+            StopKind::End => "end",
+        };
+        let (held, claims, now_ms): (String, i64, i64) = self
+            .scripts
+            .stop
+            .key(self.prefix.lease_key(name))
+            .key(self.prefix.claims_key(name))
+            .key(self.prefix.mark_key(name))
+            .arg(what)
+            .arg(mark.to_text())
+            .arg(self.retention_ms)
+            .invoke_async(&mut self.connection.clone())
+            .await
+            .map_err(|error| silent(&error))?;
+        Ok(Stopped {
+            holder: Holder::read(&held),
+            is_done: held == "done",
+            claims: u32::try_from(claims.max(0)).unwrap_or(u32::MAX),
+            now_ms,
+        })
+    }
+
+    async fn check_fitness(&self, url: &str) -> Result<(), Error> {
+        let info: String = redis::cmd("INFO")
+            .arg("everything")
+            .query_async(&mut self.connection.clone())
+            .await
+            .map_err(|error| Error::Unreachable {
+                url: without_password(url),
+                reason: error.to_string(),
+            })?;
+        let unfit = |reason: String| Error::Unfit { url: without_password(url), reason };
+        check_info(&info).map_err(unfit)
+    }
+}
+
+fn client(config: &config::Redis) -> Result<redis::Client, Error> {
+    let unreachable = |reason: String| Error::Unreachable {
+        url: without_password(&config.url),
+        reason,
+    };
+    let mut info =
+        config.url.as_str().into_connection_info().map_err(|error| unreachable(error.to_string()))?;
+    info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    if let Some(path) = &config.password_file {
+        let password = std::fs::read_to_string(path)
+            .map_err(|error| unreachable(format!("redis.password_file {}: {error}", path.display())))?;
+        let settings = info.redis_settings().clone().set_password(password.trim_end());
+        info = info.set_redis_settings(settings);
+    }
+    redis::Client::open(info).map_err(|error| unreachable(error.to_string()))
+}
+
+/// The address without what stands between `://` and `@`.
+fn without_password(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => url.to_owned(),
+    }
+}
+
+fn info_value<'a>(info: &'a str, key: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim)
+}
+
+/// Whether leases may live in a server that says this of itself; else why not.
+fn check_info(info: &str) -> Result<(), String> {
+    let version = info_value(info, "redis_version").unwrap_or("unknown");
+    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok()).unwrap_or(0);
+    if major < 7 {
+        return Err(format!("version {version} is too old; install Redis 7 or newer, or Valkey"));
+    }
+    if info_value(info, "cluster_enabled") == Some("1") {
+        return Err("it is a Redis Cluster, and the lease scripts work on many calls at once; use one primary, by address or Sentinel".into());
+    }
+    if info_value(info, "role").is_some_and(|role| role != "master") {
+        return Err("it is a replica and takes no writes; set redis.url to the primary".into());
+    }
+    match info_value(info, "maxmemory_policy") {
+        Some("noeviction") | None => {}
+        Some(policy) => {
+            return Err(format!(
+                "maxmemory-policy is {policy}, so leases may be thrown away; set maxmemory-policy noeviction"
+            ));
+        }
+    }
+    if info_value(info, "aof_enabled") == Some("0") {
+        tracing::warn!("redis keeps no append-only file: a restart forgets leases and marks");
+    }
+    Ok(())
+}
+
+fn silent(error: &redis::RedisError) -> Error {
+    Error::Silent(error.to_string())
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) => Some(text.clone()),
+        Value::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        other => text(other)?.parse().ok(),
+    }
+}
+
+fn read_claim(answer: &[Value]) -> Result<Option<Acquired>, Error> {
+    let unreadable = || Error::Unreadable(format!("{answer:?}"));
+    let word = answer.first().and_then(text).ok_or_else(unreadable)?;
+    let at = |position: usize| answer.get(position).ok_or_else(unreadable);
+    let int = |position: usize| at(position).and_then(|value| number(value).ok_or_else(unreadable));
+    let claims = |position: usize| int(position).map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX));
+    let acquired = match word.as_str() {
+        "granted" => Acquired::Granted {
+            fence: u64::try_from(int(1)?).map_err(|_| unreadable())?,
+            claims: claims(2)?,
+            previous_span: text(at(3)?).unwrap_or_default(),
+            now_ms: int(4)?,
+        },
+        "held" => Acquired::Held { remaining_ms: u64::try_from(int(1)?).unwrap_or(0) },
+        "done" => Acquired::Done,
+        "marked" => Acquired::Marked {
+            mark: Mark::read(&text(at(1)?).unwrap_or_default()),
+            claims: claims(2)?,
+            now_ms: int(3)?,
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some(acquired))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIT: &str = "redis_version:7.0.15\r\nrole:master\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n";
+
+    #[test]
+    fn only_one_primary_without_eviction_may_hold_leases() {
+        assert_eq!(check_info(FIT), Ok(()));
+        for (from, to, named) in [
+            ("7.0.15", "6.2.5", "too old"),
+            ("cluster_enabled:0", "cluster_enabled:1", "Cluster"),
+            ("role:master", "role:slave", "replica"),
+            ("noeviction", "allkeys-lru", "noeviction"),
+        ] {
+            let reason = check_info(&FIT.replace(from, to)).unwrap_err();
+            assert!(reason.contains(named), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_password_never_reaches_an_error_text() {
+        assert_eq!(without_password("redis://user:secret@host:6379"), "redis://host:6379");
+        assert_eq!(without_password("redis://host:6379"), "redis://host:6379");
+    }
+
+    #[test]
+    fn answers_that_no_script_gives_are_an_error() {
+        assert!(read_claim(&[]).is_err());
+        assert!(read_claim(&[Value::BulkString(b"granted".to_vec())]).is_err());
+        assert_eq!(read_claim(&[Value::BulkString(b"done".to_vec())]).unwrap(), Some(Acquired::Done));
+        assert_eq!(read_claim(&[Value::BulkString(b"ok".to_vec())]).unwrap(), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! Arithmetic of leases and the answers of the lease store (DESIGN 4, 4.2).
+
+use crate::code::Code;
+use crate::limit::Limits;
+
+/// When a holder must stop and when its lease is over by its own clock. Milliseconds of any clock
+/// that counts a suspended machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    ttl_ms: u64,
+    margin_ms: u64,
+    kill_grace_ms: u64,
+}
+
+impl Clock {
+    /// From the fleet's limits.
+    pub fn new(limits: &Limits) -> Clock {
+        Clock {
+            ttl_ms: limits.lease_ttl_ms,
+            margin_ms: limits.lease_margin_ms,
+            kill_grace_ms: limits.kill_grace_ms,
+        }
+    }
+
+    /// The holder may count on its lease until then, where `asked_at_ms` was read before the request
+    /// that took or renewed it was sent.
+    pub fn over_at(&self, asked_at_ms: u64) -> u64 {
+        asked_at_ms + self.ttl_ms - self.margin_ms
+    }
+
+    /// Where no renewal came, the stop begins then, so that KILL comes before the lease is over (G6).
+    pub fn stop_at(&self, asked_at_ms: u64) -> u64 {
+        asked_at_ms + self.ttl_ms - self.margin_ms - self.kill_grace_ms
+    }
+
+    /// Whether a tool may still be started: there is time to stop it within the lease.
+    pub fn may_start(&self, asked_at_ms: u64, now_ms: u64) -> bool {
+        now_ms < self.stop_at(asked_at_ms)
+    }
+}
+
+/// Why a call must not start any more: the content of its mark in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The code of the result to store.
+    pub code: Code,
+    /// What the model reads.
+    pub reason: String,
+}
+
+impl Mark {
+    /// As it stands in the store.
+    pub fn to_text(&self) -> String {
+        format!("{}|{}", self.code, self.reason)
+    }
+
+    /// Reads a mark. One that does not read counts as a cancel without words: it is never ignored.
+    pub fn read(text: &str) -> Mark {
+        let (code, reason) = text.split_once('|').unwrap_or(("", text));
+        Mark { code: Code::parse(code).unwrap_or(Code::Cancelled), reason: reason.to_owned() }
+    }
+}
+
+/// Who holds a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The claim's random id: also the attempt's.
+    pub claim: String,
+    /// The worker's name.
+    pub worker: String,
+    /// Its fencing token.
+    pub fence: u64,
+}
+
+impl Holder {
+    /// As it stands in the store.
+    pub fn to_text(&self) -> String {
+        format!("{}|{}|{}", self.claim, self.worker, self.fence)
+    }
+
+    /// Reads a lease's value; `None` for `done`.
+    pub fn read(text: &str) -> Option<Holder> {
+        let mut parts = text.splitn(3, '|');
+        let (claim, worker, fence) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Holder { claim: claim.into(), worker: worker.into(), fence: fence.parse().ok()? })
+    }
+}
+
+/// The store's answer to ACQUIRE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// The lease is ours.
+    Granted {
+        /// The fencing token.
+        fence: u64,
+        /// Claims so far that were not given back, this one included: the attempt's number.
+        claims: u32,
+        /// The span of the attempt before; empty for the first.
+        previous_span: String,
+        /// The store's clock.
+        now_ms: i64,
+    },
+    /// Another claim holds it, also when the call is cancelled.
+    Held {
+        /// What is left of its lease.
+        remaining_ms: u64,
+    },
+    /// A result was stored within the last seconds.
+    Done,
+    /// The call must not start.
+    Marked {
+        /// Why.
+        mark: Mark,
+        /// Claims so far that were not given back.
+        claims: u32,
+        /// The store's clock.
+        now_ms: i64,
+    },
+}
+
+/// The store's answer to RENEW, for one lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    /// Whether the lease is still ours (or was taken again because the store had lost it).
+    pub is_ours: bool,
+    /// Whether the call is marked: a cancel signal may have been lost.
+    pub is_marked: bool,
+}
+
+/// The store's answer to CANCEL and EXPIRE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Who holds the lease.
+    pub holder: Option<Holder>,
+    /// Whether a result was stored within the last seconds.
+    pub is_done: bool,
+    /// Claims so far that were not given back.
+    pub claims: u32,
+    /// The store's clock.
+    pub now_ms: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stop_begins_early_enough_for_kill_to_come_before_the_lease_is_over() {
+        let limits = Limits::default();
+        let clock = Clock::new(&limits);
+        assert_eq!(clock.stop_at(1_000), 12_500);
+        assert_eq!(clock.over_at(1_000), 14_500);
+        assert!(clock.stop_at(0) + limits.kill_grace_ms <= clock.over_at(0));
+        assert!(clock.may_start(0, 11_499));
+        assert!(!clock.may_start(0, 11_500));
+    }
+
+    #[test]
+    fn marks_and_holders_read_back() {
+        let mark = Mark { code: Code::QueueTimedOut, reason: "timed out | waiting".into() };
+        assert_eq!(Mark::read(&mark.to_text()), mark);
+        assert_eq!(Mark::read("odd").code, Code::Cancelled);
+        let holder = Holder { claim: "c".into(), worker: "w".into(), fence: 7 };
+        assert_eq!(Holder::read(&holder.to_text()), Some(holder));
+        assert_eq!(Holder::read("done"), None);
+    }
+}

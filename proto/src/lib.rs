@@ -1,0 +1,32 @@
+//! The protocol of toolfleet, pure.
+//!
+//! Everything in this crate is a plain function over values: no runtime, no clock, no network, no
+//! randomness. Its manifest shows it. Processes read the clock and hand it in.
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | [`wire`] | the messages, their encoding, and who may read them |
+//! | [`name`], [`topology`], [`lease`] | names of calls, subjects, streams, keys; lease arithmetic |
+//! | [`limit`] | every limit, and the relations that must hold between them |
+//! | [`code`], [`effect`], [`bound`] | the vocabulary of outcomes, effects, the bound of a result |
+//! | [`end`] | how a call ends that no tool ended, and what may be said of it |
+//! | [`descriptor`], [`manifest`], [`unit`] | what a tool is, and how an author says it |
+//! | [`json`], [`schema`], [`output`] | arguments and outputs: parsing, validation, reading |
+//! | [`money`] | exact amounts |
+
+pub mod bound;
+pub mod code;
+pub mod descriptor;
+pub mod effect;
+pub mod end;
+pub mod json;
+pub mod lease;
+pub mod limit;
+pub mod manifest;
+pub mod money;
+pub mod name;
+pub mod output;
+pub mod schema;
+pub mod topology;
+pub mod unit;
+pub mod wire;

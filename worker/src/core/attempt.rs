@@ -1,0 +1,246 @@
+//! What to do with a delivery (DESIGN 4.2 steps 1, 4, 5 and 9).
+
+use toolfleet_proto::code::Code;
+use toolfleet_proto::end::{self, End};
+use toolfleet_proto::lease::Acquired;
+use toolfleet_proto::wire::Job;
+
+/// How long a job waits that this worker cannot run, before the next worker looks at it.
+pub const UNKNOWN_DELAY_MS: u64 = 5_000;
+/// How long a job waits whose message this build cannot read.
+pub const UNREADABLE_DELAY_MS: u64 = 30_000;
+/// How long a job waits while the lease store is silent.
+pub const SILENT_DELAY_MS: u64 = 2_000;
+
+/// What is decided before anything is acquired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Triage {
+    /// Go on to the claim: to run it, or to end it past its deadline.
+    Claim,
+    /// This worker has another version of the tool, or none.
+    HandBack {
+        /// Delay before the next delivery.
+        delay_ms: u64,
+    },
+}
+
+/// Schema and features were read already; here the descriptor's hash and the deadline.
+pub fn triage(job: &Job, has_tool: bool, now_ms: i64) -> Triage {
+    if has_tool || is_past(job, now_ms) {
+        Triage::Claim
+    } else {
+        Triage::HandBack { delay_ms: UNKNOWN_DELAY_MS }
+    }
+}
+
+/// Whether the call's whole time is over, or its time to be started for the first time.
+fn is_past(job: &Job, now_ms: i64) -> bool {
+    job.clocks.as_ref().is_none_or(|clocks| now_ms >= clocks.queue_deadline_ms)
+}
+
+/// What the answers of the store and of the results stream come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A result is stored: acknowledge, run nothing.
+    AcknowledgeOnly,
+    /// Read the result again: the store says that one was stored a moment ago.
+    ReadAgain,
+    /// Another claim holds the lease.
+    HandBack {
+        /// Delay before the next delivery, without jitter.
+        delay_ms: u64,
+    },
+    /// End it without a run.
+    End(End),
+    /// It took its workers down each time: end it, and lay it with the dead letters.
+    DeadLetter(End),
+    /// Run it.
+    Run {
+        /// Fencing token.
+        fence: u64,
+        /// Number of the attempt, from 1.
+        attempt: u32,
+        /// The span of the attempt before; empty for the first.
+        previous_span: String,
+    },
+}
+
+/// Judges a claim. The order is that of DESIGN 4.2 step 4.
+pub fn judge(job: &Job, acquired: &Acquired, is_result_stored: bool, has_tool: bool) -> Verdict {
+    if is_result_stored {
+        return Verdict::AcknowledgeOnly;
+    }
+    match acquired {
+        Acquired::Done => Verdict::ReadAgain,
+        Acquired::Held { remaining_ms } => Verdict::HandBack { delay_ms: *remaining_ms },
+        Acquired::Marked { mark, claims, .. } => Verdict::End(End {
+            code: mark.code,
+            text: mark.reason.clone(),
+            claims: *claims,
+            is_unheld_for_sure: true,
+        }),
+        Acquired::Granted { fence, claims, previous_span, now_ms } => {
+            granted(job, has_tool, *now_ms, *claims).unwrap_or_else(|| Verdict::Run {
+                fence: *fence,
+                attempt: *claims,
+                previous_span: previous_span.clone(),
+            })
+        }
+    }
+}
+
+/// What ends a call although its lease is ours.
+fn granted(job: &Job, has_tool: bool, now_ms: i64, claims: u32) -> Option<Verdict> {
+    let clocks = job.clocks.unwrap_or_default();
+    // This claim has not started anything: only the ones before it may have.
+    let earlier = claims.saturating_sub(1);
+    let end = |code, text| End { code, text, claims: earlier, is_unheld_for_sure: true };
+    if earlier == 0 && now_ms >= clocks.queue_deadline_ms {
+        let text = end::queue_timed_out(clocks.queue_timeout_ms);
+        return Some(Verdict::End(end(Code::QueueTimedOut, text)));
+    }
+    if now_ms >= clocks.deadline_ms {
+        let text = end::timed_out(clocks.total_timeout_ms);
+        return Some(Verdict::End(end(Code::TimedOut, text)));
+    }
+    if earlier >= job.max_attempts.max(1) && !end::needs_start_record(job) {
+        return Some(Verdict::DeadLetter(end(Code::ToolCrashed, end::attempts_used_up(job))));
+    }
+    // Without the tool only an end was possible; the claim is given back.
+    (!has_tool).then_some(Verdict::HandBack { delay_ms: UNKNOWN_DELAY_MS })
+}
+
+/// What a foreign start record means for a holder of the lease (DESIGN 4.2 step 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignRecord {
+    /// The lease is not ours any more: stop without a verdict.
+    Stop,
+    /// The store counts no earlier claim though a record exists: it has forgotten, and the record's
+    /// holder may live. Give back, wait one TTL, claim again.
+    WaitOneTtl,
+    /// The record's attempt is lost.
+    OutcomeUnknown,
+}
+
+/// Judges a start record that another attempt took. `is_lease_ours` is what RENEW says now.
+pub fn judge_foreign_record(is_lease_ours: bool, attempt: u32, has_waited: bool) -> ForeignRecord {
+    if !is_lease_ours {
+        ForeignRecord::Stop
+    } else if attempt <= 1 && !has_waited {
+        ForeignRecord::WaitOneTtl
+    } else {
+        ForeignRecord::OutcomeUnknown
+    }
+}
+
+/// Time that an attempt may take: the tool's timeout, or what is left of the call's whole time.
+pub fn attempt_timeout_ms(job: &Job, now_ms: i64) -> u64 {
+    let clocks = job.clocks.unwrap_or_default();
+    let left = u64::try_from(clocks.deadline_ms - now_ms).unwrap_or(0);
+    clocks.timeout_ms.min(left)
+}
+
+/// The text of an attempt that ran out of time, by whichever clock was shorter.
+pub fn timed_out_text(job: &Job, timeout_ms: u64) -> String {
+    let clocks = job.clocks.unwrap_or_default();
+    if timeout_ms < clocks.timeout_ms {
+        end::timed_out(clocks.total_timeout_ms)
+    } else {
+        end::timed_out(clocks.timeout_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolfleet_proto::lease::Mark;
+    use toolfleet_proto::wire::{Clocks, Effect};
+
+    fn job() -> Job {
+        Job {
+            effect: Effect::Read.into(),
+            max_attempts: 3,
+            clocks: Some(Clocks {
+                queue_deadline_ms: 60_000,
+                deadline_ms: 150_000,
+                timeout_ms: 30_000,
+                total_timeout_ms: 90_000,
+                queue_timeout_ms: 60_000,
+                ..Clocks::default()
+            }),
+            ..Job::default()
+        }
+    }
+
+    fn granted_at(now_ms: i64, claims: u32) -> Acquired {
+        Acquired::Granted { fence: 9, claims, previous_span: "s".into(), now_ms }
+    }
+
+    fn code(verdict: &Verdict) -> Option<Code> {
+        match verdict {
+            Verdict::End(end) | Verdict::DeadLetter(end) => Some(end.code),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn an_unknown_tool_is_handed_back_until_its_time_is_over() {
+        assert_eq!(triage(&job(), true, 0), Triage::Claim);
+        assert_eq!(triage(&job(), false, 0), Triage::HandBack { delay_ms: UNKNOWN_DELAY_MS });
+        assert_eq!(triage(&job(), false, 60_000), Triage::Claim);
+        assert_eq!(triage(&Job::default(), false, 0), Triage::Claim);
+    }
+
+    #[test]
+    fn a_stored_result_comes_first_and_a_holder_before_a_mark() {
+        let mark = Mark { code: Code::Cancelled, reason: "no".into() };
+        let marked = Acquired::Marked { mark, claims: 0, now_ms: 0 };
+        for acquired in [granted_at(0, 1), Acquired::Done, Acquired::Held { remaining_ms: 1 }, marked.clone()] {
+            assert_eq!(judge(&job(), &acquired, true, true), Verdict::AcknowledgeOnly);
+        }
+        assert_eq!(judge(&job(), &Acquired::Done, false, true), Verdict::ReadAgain);
+        let held = Acquired::Held { remaining_ms: 700 };
+        assert_eq!(judge(&job(), &held, false, true), Verdict::HandBack { delay_ms: 700 });
+        assert_eq!(code(&judge(&job(), &marked, false, true)), Some(Code::Cancelled));
+    }
+
+    #[test]
+    fn a_first_claim_past_the_queue_timeout_waited_in_vain_a_later_one_did_not() {
+        assert_eq!(code(&judge(&job(), &granted_at(60_000, 1), false, true)), Some(Code::QueueTimedOut));
+        assert!(matches!(judge(&job(), &granted_at(60_000, 2), false, true), Verdict::Run { attempt: 2, .. }));
+        assert_eq!(code(&judge(&job(), &granted_at(150_000, 2), false, true)), Some(Code::TimedOut));
+    }
+
+    #[test]
+    fn attempts_are_counted_by_claims_that_were_not_given_back() {
+        assert!(matches!(judge(&job(), &granted_at(0, 3), false, true), Verdict::Run { .. }));
+        assert!(matches!(judge(&job(), &granted_at(0, 4), false, true), Verdict::DeadLetter(_)));
+        // A write is judged by its start record.
+        let write = Job { effect: Effect::Write.into(), ..job() };
+        assert!(matches!(judge(&write, &granted_at(0, 4), false, true), Verdict::Run { .. }));
+    }
+
+    #[test]
+    fn a_worker_without_the_tool_never_runs_it() {
+        let verdict = judge(&job(), &granted_at(0, 1), false, false);
+        assert_eq!(verdict, Verdict::HandBack { delay_ms: UNKNOWN_DELAY_MS });
+        assert_eq!(code(&judge(&job(), &granted_at(60_000, 1), false, false)), Some(Code::QueueTimedOut));
+    }
+
+    #[test]
+    fn a_foreign_record_is_judged_only_under_a_lease_that_is_ours() {
+        assert_eq!(judge_foreign_record(false, 2, false), ForeignRecord::Stop);
+        assert_eq!(judge_foreign_record(true, 1, false), ForeignRecord::WaitOneTtl);
+        assert_eq!(judge_foreign_record(true, 1, true), ForeignRecord::OutcomeUnknown);
+        assert_eq!(judge_foreign_record(true, 2, false), ForeignRecord::OutcomeUnknown);
+    }
+
+    #[test]
+    fn the_shorter_clock_names_itself() {
+        assert_eq!(attempt_timeout_ms(&job(), 0), 30_000);
+        assert_eq!(timed_out_text(&job(), 30_000), "timed out after 30 s");
+        assert_eq!(attempt_timeout_ms(&job(), 140_000), 10_000);
+        assert_eq!(timed_out_text(&job(), 10_000), "timed out after 90 s");
+        assert_eq!(attempt_timeout_ms(&job(), 200_000), 0);
+    }
+}

@@ -1,0 +1,5 @@
+//! The worker's decisions, pure: no runtime, no clock, no randomness, no IO.
+
+pub mod attempt;
+pub mod heartbeat;
+pub mod pulls;

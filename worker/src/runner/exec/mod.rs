@@ -1,0 +1,185 @@
+//! The runner of `exec` tools: one process per attempt (CONTRACT 1.2, 5.1, 5.11).
+
+mod capture;
+mod environment;
+mod group;
+mod scratch;
+#[cfg(test)]
+mod tests;
+
+use super::{Ended, Invocation, RawOutput, RunOutcome};
+use crate::stop::StopReason;
+use capture::Streams;
+use group::Group;
+use rustix::process::Signal;
+use scratch::Scratch;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// How long a background child may hold the output open once the tool itself has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A tool that is a program: JSON arguments on standard input, its result on standard output.
+#[derive(Clone, Debug)]
+pub struct Exec {
+    command: Vec<String>,
+    scratch_root: PathBuf,
+}
+
+impl Exec {
+    /// A program with its words, no shell. The first word is an absolute path, or a name that is
+    /// looked up in `/usr/local/bin:/usr/bin:/bin`. Each attempt gets a folder of its own under
+    /// `scratch_root`, which is made where it is missing.
+    pub fn new(command: Vec<String>, scratch_root: PathBuf) -> Exec {
+        Exec { command, scratch_root }
+    }
+
+    /// Runs one attempt to its end. Nothing of it is left afterwards: neither a process of its
+    /// group nor a file of its scratch folder; the same holds where the future is dropped.
+    ///
+    /// Returns at most `kill_grace` and the time to clean up after the timeout or the stop signal.
+    /// What the tool gives once it was told to stop does not count.
+    pub async fn run(&self, invocation: &Invocation) -> Ended {
+        if let Some(reason) = invocation.stop.reason() {
+            return Ended { outcome: stopped(reason), duration: Duration::ZERO };
+        }
+        let made = Scratch::create(self.scratch_root.clone(), Arc::clone(&invocation.context));
+        let scratch = match made.await {
+            Ok(scratch) => scratch,
+            Err(error) => return not_started(format!("could not make a scratch folder: {error}")),
+        };
+        let ended = self.run_in(&scratch, invocation).await;
+        scratch.remove().await;
+        ended
+    }
+
+    async fn run_in(&self, scratch: &Scratch, invocation: &Invocation) -> Ended {
+        let Some((program, words)) = self.command.split_first() else {
+            return not_started("could not start the tool: its command is empty".to_owned());
+        };
+        let mut command = Command::new(program);
+        command
+            .args(words)
+            .current_dir(scratch.work())
+            .env_clear()
+            .envs(environment::variables(&invocation.context, &invocation.secrets))
+            .env("HOME", scratch.work())
+            .env("TMPDIR", scratch.work())
+            .env("TOOLFLEET_CONTEXT", scratch.context_file())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let group = match Group::start(&mut command).await {
+            Ok(group) => group,
+            Err(error) => return not_started(group::start_failure(program, &error)),
+        };
+        let started = Instant::now();
+        let mut streams = Streams::new(invocation.capture_bytes_max);
+        let (cause, status) = attend(group, &mut streams, invocation).await;
+        Ended { outcome: judge(cause, status, streams), duration: started.elapsed() }
+    }
+}
+
+/// Why a run came to its end.
+enum Cause {
+    /// The leader ended by itself.
+    Itself,
+    Stopped(StopReason),
+    TimedOut,
+}
+
+/// Sees a process group through to its end. The clock of the timeout starts here.
+async fn attend(
+    mut group: Group,
+    streams: &mut Streams,
+    invocation: &Invocation,
+) -> (Cause, io::Result<ExitStatus>) {
+    let mut clock = pin!(sleep(invocation.timeout));
+    let leader_gone = CancellationToken::new();
+    let pipes = group.take_pipes();
+    let mut pump = pin!(streams.pump(pipes, &invocation.arguments, &leader_gone));
+    let mut is_drained = false;
+    let cause = loop {
+        // In this order: a tool that has ended is neither stopped nor timed out.
+        tokio::select! {
+            biased;
+            () = group.exited() => break Cause::Itself,
+            reason = invocation.stop.fired() => break Cause::Stopped(reason),
+            () = &mut clock => break Cause::TimedOut,
+            () = &mut pump, if !is_drained => is_drained = true,
+        }
+    };
+    let patience = if let Cause::Itself = cause {
+        DRAIN_TIMEOUT
+    } else {
+        group.signal(Signal::TERM);
+        invocation.kill_grace
+    };
+    // Both ways the group is given until its leader is gone and nobody holds the pipes: a leader
+    // that ends at once must not cost its children their grace.
+    let at_rest = async {
+        let mut has_exited = false;
+        while !(has_exited && is_drained) {
+            tokio::select! {
+                biased;
+                () = group.exited(), if !has_exited => {
+                    has_exited = true;
+                    leader_gone.cancel();
+                }
+                () = &mut pump, if !is_drained => is_drained = true,
+            }
+        }
+    };
+    if timeout(patience, at_rest).await.is_err() {
+        tracing::debug!("tool left processes that hold its pipes; killing them");
+    }
+    (cause, group.reap().await)
+}
+
+fn judge(cause: Cause, status: io::Result<ExitStatus>, streams: Streams) -> RunOutcome {
+    let status = match (cause, status) {
+        (Cause::Stopped(reason), _) => return stopped(reason),
+        (Cause::TimedOut, _) => return RunOutcome::TimedOut,
+        (Cause::Itself, Ok(status)) => status,
+        (Cause::Itself, Err(error)) => {
+            return failed(format!("ended in an unknown way: {error}"), &streams);
+        }
+    };
+    match (status.code(), status.signal()) {
+        (Some(0), _) => {
+            let (bytes, whole_bytes, invalid_utf8_at) = streams.stdout.finish();
+            RunOutcome::Output(RawOutput::Captured { bytes, whole_bytes, invalid_utf8_at })
+        }
+        (Some(code), _) => failed(format!("exited with code {code}"), &streams),
+        (None, Some(signal)) => match group::signal_name(signal) {
+            Some(name) => failed(format!("killed by signal {signal} ({name})"), &streams),
+            None => failed(format!("killed by signal {signal}"), &streams),
+        },
+        (None, None) => failed(format!("ended in an unknown way: {status}"), &streams),
+    }
+}
+
+fn failed(how: String, streams: &Streams) -> RunOutcome {
+    let stderr = streams.stderr.text();
+    let message = if stderr.is_empty() { how } else { format!("{how}: {stderr}") };
+    RunOutcome::Failed { message, is_transient: false }
+}
+
+fn stopped(reason: StopReason) -> RunOutcome {
+    match reason {
+        StopReason::TimedOut => RunOutcome::TimedOut,
+        reason => RunOutcome::Stopped(reason),
+    }
+}
+
+fn not_started(message: String) -> Ended {
+    Ended { outcome: RunOutcome::NotStarted { message }, duration: Duration::ZERO }
+}

@@ -1,0 +1,179 @@
+//! The Rust side of a tool: a type with typed input and output (CONTRACT 1.1, 1.2).
+
+use crate::context::Context;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+use toolfleet_proto::effect::Effect;
+
+/// A tool written in Rust. Its dependencies (clients, pools, settings) are its own fields.
+///
+/// Doc comments on the fields of [`Tool::Input`] become descriptions in the schema that the model
+/// sees. `#[serde(deny_unknown_fields)]` closes the object.
+///
+/// ```
+/// use toolfleet_worker::{Context, Tool, ToolError, ToolSpec};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add {
+///     /// First summand.
+///     a: i64,
+///     /// Second summand.
+///     b: i64,
+/// }
+///
+/// struct Adder {
+///     offset: i64,
+/// }
+///
+/// impl Tool for Adder {
+///     type Input = Add;
+///     type Output = i64;
+///
+///     fn spec(&self) -> ToolSpec {
+///         ToolSpec::read("add", "Adds two integers")
+///     }
+///
+///     async fn call(&self, input: Add, _context: Context) -> Result<i64, ToolError> {
+///         let sum = input.a.checked_add(input.b).and_then(|sum| sum.checked_add(self.offset));
+///         sum.ok_or_else(|| ToolError::new("the sum is too large"))
+///     }
+/// }
+/// ```
+pub trait Tool: Send + Sync + 'static {
+    /// The arguments. Its JSON Schema is derived.
+    type Input: DeserializeOwned + JsonSchema + Send + 'static;
+    /// What comes back: a string is read verbatim, anything else as JSON, checked against its
+    /// derived schema.
+    type Output: Serialize + JsonSchema + Send + 'static;
+
+    /// Name, description, effect, clocks, bound.
+    fn spec(&self) -> ToolSpec;
+
+    /// Runs one attempt. What has not returned when the kill grace after a stop signal is over is
+    /// dropped at its next await point; code that blocks must watch [`Context::stop`] itself.
+    fn call(
+        &self,
+        input: Self::Input,
+        context: Context,
+    ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
+}
+
+/// A failure that the model reads as `Tool error: <message>`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ToolError {
+    /// What the model reads.
+    pub message: String,
+    /// Whether trying again may help.
+    pub is_transient: bool,
+}
+
+impl ToolError {
+    /// A failure that trying again does not mend.
+    pub fn new(message: impl Into<String>) -> ToolError {
+        ToolError { message: message.into(), is_transient: false }
+    }
+
+    /// A failure that trying again may mend: a busy service, a broken connection.
+    pub fn transient(message: impl Into<String>) -> ToolError {
+        ToolError { message: message.into(), is_transient: true }
+    }
+}
+
+/// What a tool says of itself. Defaults: timeout 30 s, queue timeout 60 s, 3 attempts, 128 KB.
+#[derive(Clone, Debug)]
+pub struct ToolSpec {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) effect: Effect,
+    pub(crate) rerun: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) queue_timeout: Duration,
+    pub(crate) total_timeout: Option<Duration>,
+    pub(crate) max_attempts: u32,
+    pub(crate) result_bytes_max: u64,
+    pub(crate) tags: Vec<String>,
+}
+
+impl ToolSpec {
+    fn new(name: impl Into<String>, description: impl Into<String>, effect: Effect) -> ToolSpec {
+        ToolSpec {
+            name: name.into(),
+            description: description.into(),
+            effect,
+            rerun: false,
+            timeout: Duration::from_secs(30),
+            queue_timeout: Duration::from_secs(60),
+            total_timeout: None,
+            max_attempts: 3,
+            result_bytes_max: 128 * 1024,
+            tags: Vec::new(),
+        }
+    }
+
+    /// A tool that changes nothing.
+    pub fn read(name: impl Into<String>, description: impl Into<String>) -> ToolSpec {
+        ToolSpec::new(name, description, Effect::Read)
+    }
+
+    /// A tool that may change something; repeating the same arguments changes nothing more.
+    pub fn idempotent(name: impl Into<String>, description: impl Into<String>) -> ToolSpec {
+        ToolSpec::new(name, description, Effect::Idempotent)
+    }
+
+    /// A tool that changes something: it starts at most once.
+    pub fn write(name: impl Into<String>, description: impl Into<String>) -> ToolSpec {
+        ToolSpec::new(name, description, Effect::Write)
+    }
+
+    /// A write that honours the idempotency key and may be started again after a lost worker.
+    #[must_use]
+    pub fn rerun(mut self) -> ToolSpec {
+        self.rerun = true;
+        self
+    }
+
+    /// Time of one attempt.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> ToolSpec {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Time that a call waits for a worker.
+    #[must_use]
+    pub fn queue_timeout(mut self, timeout: Duration) -> ToolSpec {
+        self.queue_timeout = timeout;
+        self
+    }
+
+    /// Time of all attempts together; else the attempt's timeout times the attempts.
+    #[must_use]
+    pub fn total_timeout(mut self, timeout: Duration) -> ToolSpec {
+        self.total_timeout = Some(timeout);
+        self
+    }
+
+    /// Starts before the call is given up.
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u32) -> ToolSpec {
+        self.max_attempts = attempts;
+        self
+    }
+
+    /// Bound of what the model reads, bytes of UTF-8.
+    #[must_use]
+    pub fn result_bytes_max(mut self, bytes: u64) -> ToolSpec {
+        self.result_bytes_max = bytes;
+        self
+    }
+
+    /// A word to select the tool by.
+    #[must_use]
+    pub fn tag(mut self, tag: impl Into<String>) -> ToolSpec {
+        self.tags.push(tag.into());
+        self
+    }
+}
