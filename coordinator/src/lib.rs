@@ -1,1 +1,5 @@
 //! stub
+#![allow(missing_docs)]
+pub mod cli {
+    pub mod dev;
+}

@@ -10,11 +10,12 @@
 //! | [`limit`] | every limit, and the relations that must hold between them |
 //! | [`code`], [`effect`], [`bound`] | the vocabulary of outcomes, effects, the bound of a result |
 //! | [`end`] | how a call ends that no tool ended, and what may be said of it |
-//! | [`descriptor`], [`manifest`], [`unit`] | what a tool is, and how an author says it |
+//! | [`descriptor`], [`catalog`], [`manifest`], [`unit`] | what a tool is, and how an author says it |
 //! | [`json`], [`schema`], [`output`] | arguments and outputs: parsing, validation, reading |
 //! | [`money`] | exact amounts |
 
 pub mod bound;
+pub mod catalog;
 pub mod code;
 pub mod descriptor;
 pub mod effect;

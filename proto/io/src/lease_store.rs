@@ -235,6 +235,16 @@ impl LeaseStore {
             .collect())
     }
 
+    /// The mark of a call, where it has one.
+    pub async fn read_mark(&self, name: &CallName) -> Result<Option<Mark>, Error> {
+        let text: Option<String> = redis::cmd("GET")
+            .arg(self.prefix.mark_key(name))
+            .query_async(&mut self.connection.clone())
+            .await
+            .map_err(|error| silent(&error))?;
+        Ok(text.as_deref().map(Mark::read))
+    }
+
     /// CANCEL or EXPIRE: marks the call as [`StopKind`] says, and tells who holds it.
     pub async fn stop(&self, name: &CallName, kind: StopKind, mark: &Mark) -> Result<Stopped, Error> {
         let what = match kind {

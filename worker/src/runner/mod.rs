@@ -1,6 +1,7 @@
 //! Runners: what turns an invocation into an outcome.
 
 pub mod exec;
+pub mod native;
 
 use crate::context::CallContext;
 use crate::stop::{Stop, StopReason};

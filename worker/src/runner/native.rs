@@ -135,3 +135,97 @@ fn panicked(panic: &(dyn Any + Send)) -> RunOutcome {
         .unwrap_or_else(|| "no message".to_owned());
     RunOutcome::Failed { message: format!("the tool panicked: {words}"), is_transient: false }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench_echo::BenchEcho;
+    use crate::context::CallContext;
+    use crate::stop::Stop;
+    use crate::tool::ToolError;
+    use std::time::Duration;
+    use toolfleet_proto::wire::SpendRecord;
+
+    #[derive(serde::Deserialize, JsonSchema)]
+    struct Mode {
+        /// What to do.
+        mode: String,
+    }
+
+    struct Odd;
+
+    impl Tool for Odd {
+        type Input = Mode;
+        type Output = String;
+
+        fn spec(&self) -> ToolSpec {
+            ToolSpec::read("odd", "Does odd things")
+        }
+
+        async fn call(&self, input: Mode, context: Context) -> Result<String, ToolError> {
+            match input.mode.as_str() {
+                "panic" => panic!("gone wrong"),
+                "fail" => Err(ToolError::transient("busy")),
+                "wait" => {
+                    context.stop().fired().await;
+                    Ok("tidied up".into())
+                }
+                "hang" => std::future::pending().await,
+                other => Ok(format!("did {other}")),
+            }
+        }
+    }
+
+    fn invocation(arguments: &str) -> Invocation {
+        Invocation {
+            context: Arc::new(CallContext::default()),
+            arguments: arguments.to_owned().into(),
+            timeout: Duration::from_millis(30),
+            kill_grace: Duration::from_millis(30),
+            capture_bytes_max: 1_000,
+            stop: Stop::new(),
+            secrets: Vec::new(),
+        }
+    }
+
+    async fn run_tool(tool: impl Native, invocation: &Invocation) -> RunOutcome {
+        let (spend, _queue) = Spend::new(SpendRecord::default());
+        let tool: Arc<dyn Native> = Arc::new(tool);
+        run(&tool, invocation, spend).await.outcome
+    }
+
+    #[tokio::test]
+    async fn each_way_to_end_is_its_own_outcome() {
+        let run = |arguments: &'static str| async move { run_tool(Odd, &invocation(arguments)).await };
+        assert!(matches!(run(r#"{"mode": "x"}"#).await, RunOutcome::Output(RawOutput::Text(text)) if text == "did x"));
+        assert!(matches!(run(r#"{"mode": "fail"}"#).await, RunOutcome::Failed { is_transient: true, .. }));
+        assert!(matches!(run(r#"{"mode": "panic"}"#).await, RunOutcome::Failed { message, .. } if message == "the tool panicked: gone wrong"));
+        assert!(matches!(run(r#"{"mode": 5}"#).await, RunOutcome::InputRefused { .. }));
+        assert!(matches!(run(r#"{"mode": "wait"}"#).await, RunOutcome::TimedOut));
+        assert!(matches!(run(r#"{"mode": "hang"}"#).await, RunOutcome::TimedOut));
+    }
+
+    #[tokio::test]
+    async fn a_stop_is_told_with_its_reason() {
+        let invocation = invocation(r#"{"mode": "hang"}"#);
+        invocation.stop.fire(StopReason::Cancelled("no longer needed".into()));
+        let outcome = run_tool(Odd, &invocation).await;
+        assert!(matches!(outcome, RunOutcome::Stopped(StopReason::Cancelled(reason)) if reason == "no longer needed"));
+    }
+
+    #[tokio::test]
+    async fn echo_keeps_digits_and_order() {
+        let text = r#"{"z":12345678901234567890123,"a":1.10}"#;
+        let outcome = run_tool(BenchEcho, &invocation(text)).await;
+        assert!(matches!(outcome, RunOutcome::Output(RawOutput::Json(back)) if back == text));
+    }
+
+    #[test]
+    fn field_docs_become_descriptions_and_text_has_no_output_schema() {
+        let schema = Odd.input_schema();
+        assert_eq!(schema["properties"]["mode"]["description"], "What to do.");
+        assert_eq!(schema.get("title"), None);
+        assert!(Odd.is_text() && Odd.output_schema().is_none());
+        assert_eq!(BenchEcho.output_schema().unwrap()["type"], "object");
+    }
+}

@@ -80,12 +80,13 @@ impl Guard {
 
     /// An orderly end: all children are gone.
     pub(super) async fn end(self) {
+        // First, so that the keeper does not take the end for a death.
+        let _ = self.ending.send(());
         {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             told.write(Line::End);
             told.pipe = None;
         }
-        let _ = self.ending.send(());
         let _ = self.keeper.await;
     }
 }
@@ -121,6 +122,7 @@ async fn keep(
         let since = Instant::now();
         if let Some(running) = &mut child {
             tokio::select! {
+                biased;
                 _ = &mut ended => {
                     let _ = tokio::time::timeout(END_TIMEOUT, running.wait()).await;
                     return;

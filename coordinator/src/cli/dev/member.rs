@@ -3,9 +3,7 @@
 use super::program::Program;
 use super::role::Role;
 use std::process::ExitStatus;
-use toolfleet_io::child::{
-    Error, NatsOptions, NatsServer, Observer, RedisOptions, RedisServer,
-};
+use toolfleet_io::child::{Error, NatsOptions, NatsServer, Observer, RedisOptions, RedisServer};
 
 /// A child that is ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

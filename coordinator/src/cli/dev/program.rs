@@ -36,7 +36,7 @@ pub(super) struct Surroundings {
 /// One coordinator or worker, started again as often as need be.
 pub(super) struct Program {
     role: Role,
-    program: PathBuf,
+    executable: PathBuf,
     args: Vec<OsString>,
     /// The coordinator's address; a port that it chose itself is kept from then on.
     listen: Option<String>,
@@ -46,11 +46,15 @@ pub(super) struct Program {
 
 impl Program {
     /// `toolfleet serve` on `listen`.
-    pub(super) fn coordinator(program: PathBuf, listen: String, around: Surroundings) -> Program {
+    pub(super) fn coordinator(
+        executable: PathBuf,
+        listen: String,
+        around: Surroundings,
+    ) -> Program {
         let args = vec!["serve".into()];
         Program {
             role: Role::Coordinator,
-            program,
+            executable,
             args,
             listen: Some(listen),
             surroundings: around,
@@ -60,7 +64,7 @@ impl Program {
 
     /// A `toolfleet-worker`, `number` counted from 1, with the tools of `tools`.
     pub(super) fn worker(
-        program: PathBuf,
+        executable: PathBuf,
         number: usize,
         tools: Option<&PathBuf>,
         around: Surroundings,
@@ -68,7 +72,7 @@ impl Program {
         let args = tools.map_or_else(Vec::new, |dir| vec!["--tools".into(), dir.into()]);
         Program {
             role: Role::Worker(number),
-            program,
+            executable,
             args,
             listen: None,
             surroundings: around,
@@ -97,12 +101,8 @@ impl Program {
             _ => {}
         }
         let observer = Some(self.surroundings.observer.clone());
-        let process = Process::spawn(
-            &self.role.to_string(),
-            self.command(&ready),
-            &self.log(),
-            observer,
-        )?;
+        let process =
+            Process::spawn(&self.role.to_string(), self.command(&ready), &self.log(), observer)?;
         // Kept before it is ready, so that an end in between is an orderly one too.
         let process = self.process.insert(process);
         let pid = process.pid();
@@ -115,7 +115,7 @@ impl Program {
     }
 
     fn command(&self, ready: &std::path::Path) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(&self.executable);
         command.args(&self.args);
         if let Some(listen) = &self.listen {
             command.args(["--listen", listen, "--admin-listen", listen]);

@@ -17,25 +17,28 @@ impl StateDir {
     /// except for the servers' data.
     pub(super) fn open(given: Option<&Path>) -> Result<StateDir, Failure> {
         let fault = |path: &Path, error: &dyn std::fmt::Display| {
-            Failure::Configuration(format!("could not use state folder {}: {error}", path.display()))
+            Failure::Configuration(format!(
+                "could not use state folder {}: {error}",
+                path.display()
+            ))
         };
-        let (path, temporary) = match given {
-            Some(path) => {
-                (std::path::absolute(path).map_err(|error| fault(path, &error))?, None)
-            }
-            None => {
-                let dir = tempfile::Builder::new()
-                    .prefix("toolfleet-dev-")
-                    .tempdir()
-                    .map_err(|error| fault(&std::env::temp_dir(), &error))?;
-                (dir.path().to_path_buf(), Some(dir))
-            }
+        let (path, temporary) = if let Some(path) = given {
+            (std::path::absolute(path).map_err(|error| fault(path, &error))?, None)
+        } else {
+            let dir = tempfile::Builder::new()
+                .prefix("toolfleet-dev-")
+                .tempdir()
+                .map_err(|error| fault(&std::env::temp_dir(), &error))?;
+            (dir.path().to_path_buf(), Some(dir))
         };
         std::fs::create_dir_all(&path).map_err(|error| fault(&path, &error))?;
         let lock = File::create(path.join("lock")).map_err(|error| fault(&path, &error))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
             if error == rustix::io::Errno::WOULDBLOCK {
-                fault(&path, &"another toolfleet dev, or the children of one that was killed, use it")
+                fault(
+                    &path,
+                    &"another toolfleet dev, or the children of one that was killed, use it",
+                )
             } else {
                 fault(&path, &error)
             }

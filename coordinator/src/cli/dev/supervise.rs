@@ -9,6 +9,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use toolfleet_io::child::Error;
 
+/// A child that was killed has said nothing of use; one that failed says it at the end.
+const LAST_LINES_MAX: usize = 8;
+
 /// What children are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
@@ -35,9 +38,7 @@ pub(super) enum Event {
     },
     /// It died or did not start, and will be started again.
     Down {
-        /// Which.
-        role: Role,
-        /// How, and its last words.
+        /// Which, how, and its last words.
         text: String,
     },
     /// Its first start failed; it is not tried again.
@@ -75,11 +76,11 @@ async fn keep_running(member: &mut Member, events: &mpsc::Sender<Event>) {
                 started_once = true;
                 // Whoever listened is gone only when all is about to end.
                 let _ = events.send(Event::Up { role, up }).await;
-                let pid_text = match member.wait().await {
+                let end = match member.wait().await {
                     Ok(status) => format!("{role} died ({status})"),
                     Err(error) => error.to_string(),
                 };
-                with_tail(pid_text, &member.log_tail())
+                with_tail(end, &member.log_tail())
             }
             Err(error) if !started_once => {
                 let _ = events.send(Event::Failed { role, error }).await;
@@ -90,13 +91,15 @@ async fn keep_running(member: &mut Member, events: &mpsc::Sender<Event>) {
         let alive_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let wait_ms = backoff.wait_ms(alive_ms);
         let text = format!("starting {role} again in {wait_ms} ms: {text}");
-        let _ = events.send(Event::Down { role, text }).await;
+        let _ = events.send(Event::Down { text }).await;
         tokio::time::sleep(Duration::from_millis(wait_ms)).await;
     }
 }
 
 fn with_tail(text: String, log_tail: &str) -> String {
-    if log_tail.is_empty() { text } else { format!("{text}; its last lines:\n{log_tail}") }
+    let lines: Vec<&str> = log_tail.lines().collect();
+    let last = lines[lines.len().saturating_sub(LAST_LINES_MAX)..].join("\n");
+    if last.is_empty() { text } else { format!("{text}; its last lines:\n{last}") }
 }
 
 async fn told_to_end(orders: &mut watch::Receiver<Order>) {

@@ -155,12 +155,8 @@ mod tests {
 
     fn shell(script: &str) -> Child {
         let mut command = Command::new("/bin/sh");
-        let mut child = command
-            .args(["-c", script])
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .unwrap();
+        let mut child =
+            command.args(["-c", script]).stdout(Stdio::piped()).process_group(0).spawn().unwrap();
         let mut said = [0; 1];
         child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         child

@@ -11,7 +11,7 @@ mod redis;
 
 pub use find::{FindError, Found, Origin, Version, find_nats_server, find_redis_server};
 pub use nats::{NatsOptions, NatsServer};
-pub use process::{Change, Observer, Process};
+pub use process::{Change, Observer, Process, log_tail};
 pub use redis::{RedisOptions, RedisServer};
 
 use std::path::PathBuf;

@@ -157,6 +157,11 @@ impl Process {
     }
 }
 
+/// The last lines (at most 20) of a log, whichever run wrote them; empty where it cannot be read.
+pub fn log_tail(log: &Path) -> String {
+    tail(log, 0).unwrap_or_default()
+}
+
 fn tail(log: &Path, offset: u64) -> std::io::Result<String> {
     let mut file = File::open(log)?;
     let from = offset.max(file.metadata()?.len().saturating_sub(TAIL_BYTES_MAX));

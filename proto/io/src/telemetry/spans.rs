@@ -79,26 +79,40 @@ pub fn publish(call: Call<'_>, subject: &str, template: &str, body_bytes: usize)
     )
 }
 
-/// A span that a worker makes and ends when it has taken a job: an open span would die with it.
+/// A span that a worker makes and ends when it has asked for a job's lease: an open span would die
+/// with it. Set the parent; its context goes to the store, for the next attempt to link to.
 ///
-/// `queue_ms` is the time from publication to claim, in milliseconds. Set the parent, then drop it.
-pub fn claim(attempt: Attempt<'_>, queue_ms: u64) -> Span {
+/// `queue_ms` is the time from publication to claim, in milliseconds.
+pub fn claim(call: Call<'_>, worker: &str, queue_ms: u64) -> Span {
     info_span!(
         names::SPAN_CLAIM,
         otel.kind = "client",
         { names::MESSAGING_SYSTEM } = names::MESSAGING_SYSTEM_NATS,
         { names::MESSAGING_OPERATION_TYPE } = "receive",
         { names::MESSAGING_OPERATION_NAME } = "claim",
-        { names::TOOL } = attempt.call.tool,
-        { names::TOOL_CALL_ID } = attempt.call.call,
-        { names::EXECUTION } = attempt.call.execution,
-        { names::TURN } = attempt.call.turn,
-        { names::POOL } = attempt.call.pool,
-        { names::WORKER } = attempt.worker,
-        { names::ATTEMPT } = attempt.attempt,
-        { names::FENCE } = signed(attempt.fence),
+        { names::TOOL } = call.tool,
+        { names::TOOL_CALL_ID } = call.call,
+        { names::EXECUTION } = call.execution,
+        { names::TURN } = call.turn,
+        { names::POOL } = call.pool,
+        { names::WORKER } = worker,
         { names::QUEUE_MS } = signed(queue_ms),
+        { names::ATTEMPT } = tracing::field::Empty,
+        { names::FENCE } = tracing::field::Empty,
+        { names::OUTCOME } = tracing::field::Empty,
     )
+}
+
+/// Notes on a claim what the store granted.
+pub fn granted(claim: &Span, attempt: u32, fence: u64) {
+    claim.record(names::ATTEMPT, attempt);
+    claim.record(names::FENCE, signed(fence));
+    claim.record(names::OUTCOME, "granted");
+}
+
+/// Notes on a claim why it came to no run, a word of a closed set.
+pub fn not_granted(claim: &Span, outcome: &'static str) {
+    claim.record(names::OUTCOME, outcome);
 }
 
 /// The worker's span of an attempt, from the start of the tool to its stored result.

@@ -132,7 +132,8 @@ fn the_spans_of_a_call_make_one_tree() {
         let call = turn.in_scope(|| spans::execute_tool(CALL));
         let publish = call.in_scope(|| spans::publish(CALL, "job.gpu.0.x", "job.{pool}", 10));
         let (traceparent, tracestate) = current_trace_context(&publish);
-        let claim = spans::claim(ATTEMPT, 3);
+        let claim = spans::claim(ATTEMPT.call, ATTEMPT.worker, 3);
+        spans::granted(&claim, ATTEMPT.attempt, ATTEMPT.fence);
         let first = spans::process(ATTEMPT, "pool-gpu");
         let second = spans::process(Attempt { attempt: 3, ..ATTEMPT }, "pool-gpu");
         let lost = spans::attempt_lost(ATTEMPT);

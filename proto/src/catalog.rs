@@ -1,0 +1,165 @@
+//! What workers announce of their tools, and which version of a tool is on offer (CONTRACT 1.4,
+//! DESIGN 10). Values of the bucket of tools, JSON.
+
+use crate::descriptor::Descriptor;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How often a worker says that it is alive.
+pub const HEARTBEAT_MS: u64 = 5_000;
+/// From this age of its last word on a worker counts as gone.
+pub const LIVE_MS: i64 = 16_000;
+/// Versions of one tool that are remembered.
+const VERSIONS_MAX: usize = 8;
+
+/// One version of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Version {
+    /// Hash of the descriptor.
+    pub hash: String,
+    /// The descriptor.
+    pub descriptor: Descriptor,
+    /// When it was first announced, fleet's clock.
+    pub announced_at_ms: i64,
+    /// Who announced it first.
+    pub announced_by: String,
+}
+
+/// The value at `<pool>.<tool>`: every version, the newest first. Kept while a pool is scaled to
+/// zero.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolEntry {
+    /// Newest first.
+    pub versions: Vec<Version>,
+}
+
+/// The value at `=w.<pool>.<worker>`: one word of life for all tools of a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerEntry {
+    /// The pool.
+    pub pool: String,
+    /// The worker's name.
+    pub worker: String,
+    /// Its last word, fleet's clock.
+    pub last_seen_ms: i64,
+    /// Hash of each tool that it has.
+    pub tools: BTreeMap<String, String>,
+    /// Slots, all and in use.
+    pub slots: usize,
+    /// In use.
+    pub slots_used: usize,
+    /// Version of the build.
+    pub build: String,
+}
+
+impl ToolEntry {
+    /// Adds a version. `None`: it is there already, and nothing is to be written.
+    ///
+    /// A version that is announced again keeps its place: an old worker that restarts in the middle of
+    /// a rollout does not turn it back.
+    pub fn with(&self, version: Version) -> Option<ToolEntry> {
+        if self.versions.iter().any(|known| known.hash == version.hash) {
+            return None;
+        }
+        let mut versions = self.versions.clone();
+        versions.insert(0, version);
+        versions.sort_by_key(|version| std::cmp::Reverse(version.announced_at_ms));
+        versions.truncate(VERSIONS_MAX);
+        Some(ToolEntry { versions })
+    }
+
+    /// The version on offer: the newest that a live worker has, else the newest of all.
+    pub fn on_offer(&self, is_live: impl Fn(&str) -> bool) -> Option<(&Version, bool)> {
+        match self.versions.iter().find(|version| is_live(&version.hash)) {
+            Some(version) => Some((version, true)),
+            None => self.versions.first().map(|version| (version, false)),
+        }
+    }
+}
+
+impl WorkerEntry {
+    /// Whether it has spoken lately.
+    pub fn is_live(&self, now_ms: i64) -> bool {
+        now_ms - self.last_seen_ms <= LIVE_MS
+    }
+
+    /// Whether it has this version of a tool.
+    pub fn has(&self, tool: &str, hash: &str) -> bool {
+        self.tools.get(tool).is_some_and(|own| own == hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptor::{ResultForm, Runner};
+    use crate::effect::Effect;
+    use serde_json::json;
+
+    fn version(hash: &str, announced_at_ms: i64) -> Version {
+        Version {
+            hash: hash.into(),
+            descriptor: Descriptor {
+                name: "t".into(),
+                description: String::new(),
+                effect: Effect::Read,
+                rerun: false,
+                timeout_ms: 1,
+                queue_timeout_ms: 1,
+                total_timeout_ms: 1,
+                max_attempts: 1,
+                result_bytes_max: 1,
+                input_schema: json!({}),
+                output_schema: None,
+                result: ResultForm::Text,
+                runner: Runner::Native,
+                tags: vec![],
+                presentation: None,
+            },
+            announced_at_ms,
+            announced_by: "w".into(),
+        }
+    }
+
+    #[test]
+    fn the_newest_version_with_a_live_worker_is_on_offer() {
+        let old = ToolEntry::default().with(version("old", 1)).unwrap();
+        let both = old.with(version("new", 2)).unwrap();
+        let offered = |live: &[&str]| {
+            let (version, is_live) = both.on_offer(|hash| live.contains(&hash)).unwrap();
+            (version.hash.clone(), is_live)
+        };
+        assert_eq!(offered(&["old", "new"]), ("new".to_owned(), true));
+        assert_eq!(offered(&["old"]), ("old".to_owned(), true), "a rollback");
+        assert_eq!(offered(&[]), ("new".to_owned(), false), "scaled to zero");
+        assert_eq!(ToolEntry::default().on_offer(|_| true), None);
+    }
+
+    #[test]
+    fn announcing_again_changes_nothing_and_versions_are_bounded() {
+        let mut entry = ToolEntry::default();
+        for n in 0..20 {
+            entry = entry.with(version(&n.to_string(), n)).unwrap();
+        }
+        assert_eq!(entry.versions.len(), VERSIONS_MAX);
+        assert_eq!(entry.versions[0].hash, "19");
+        assert_eq!(entry.with(version("19", 99)), None);
+    }
+
+    #[test]
+    fn a_silent_worker_counts_as_gone() {
+        let worker = WorkerEntry {
+            pool: "p".into(),
+            worker: "w".into(),
+            last_seen_ms: 1_000,
+            tools: BTreeMap::from([("t".to_owned(), "h".to_owned())]),
+            slots: 8,
+            slots_used: 0,
+            build: "0".into(),
+        };
+        assert!(worker.is_live(1_000 + LIVE_MS) && !worker.is_live(1_001 + LIVE_MS));
+        assert!(worker.has("t", "h") && !worker.has("t", "x") && !worker.has("u", "h"));
+    }
+}

@@ -1,0 +1,175 @@
+//! The commit: one bounded result, stored once (DESIGN 4.2 steps 7 to 9).
+
+use super::claim::Claimed;
+use super::{Delivery, Settle};
+use crate::core::attempt::timed_out_text;
+use crate::registry::Registered;
+use crate::runner::{Ended, RawOutput, RunOutcome};
+use crate::stop::StopReason;
+use std::time::Duration;
+use toolfleet_io::ending;
+use toolfleet_io::telemetry::{self, spans};
+use toolfleet_proto::code::{self, Code};
+use toolfleet_proto::effect::Effect;
+use toolfleet_proto::end;
+use toolfleet_proto::output::{self, Produced, Rendered};
+use toolfleet_proto::wire::{AttemptRecord, CallResult, MAY_HAVE_STARTED, NEVER_STARTED};
+use tracing::Span;
+
+/// How long the result of a tool that ended by itself is offered after its call's deadline.
+const OFFER_MS: i64 = 3_600_000;
+/// Pause between two tries to store a result.
+const STORE_PAUSE: Duration = Duration::from_millis(200);
+
+/// What a run comes to, before it is stored.
+enum Outcome {
+    /// The tool had ended by itself: the result may be offered, the stream judges.
+    Offer(Rendered),
+    /// A verdict on the call: only a holder inside its time may store it.
+    Verdict(Rendered),
+    /// The drain cut it, and another worker may run it again.
+    HandBack,
+    /// The lease is lost: nothing is said.
+    Nothing,
+}
+
+impl Delivery {
+    /// Stores what came of a run, and says how the delivery ends.
+    pub(crate) async fn commit(
+        &self,
+        tool: &Registered,
+        claimed: &Claimed,
+        attempt: AttemptRecord,
+        ended: Ended,
+        timeout_ms: u64,
+        span: &Span,
+    ) -> Settle {
+        let claim = claimed.holder.claim.as_str();
+        let is_not_started = matches!(ended.outcome, RunOutcome::NotStarted { .. });
+        let (rendered, is_verdict) = match self.read_outcome(tool, ended.outcome, timeout_ms) {
+            Outcome::Offer(rendered) => (rendered, false),
+            Outcome::Verdict(rendered) => (rendered, true),
+            Outcome::HandBack => {
+                self.edge.keeper.forget(claim);
+                self.edge.claims.release(&self.name, claim).await;
+                return Settle::HandBack { delay_ms: 0 };
+            }
+            Outcome::Nothing => {
+                self.edge.measures.lease_lost();
+                spans::fail(span, "lease_lost");
+                return Settle::Nothing;
+            }
+        };
+        if let Some(code) = rendered.code {
+            spans::fail(span, code.as_str());
+        }
+        let whole_bytes = usize::try_from(rendered.whole_bytes).unwrap_or(usize::MAX);
+        spans::result(span, whole_bytes, rendered.is_truncated);
+        let mut result = end::result(&self.job, &rendered, self.edge.clock.now_ms());
+        result.attempts = claimed.attempt;
+        result.queued_ms = (attempt.started_at_ms - result.submitted_at_ms).max(0);
+        result.duration_ms = i64::try_from(ended.duration.as_millis()).unwrap_or(i64::MAX);
+        result.start_state = if is_not_started { NEVER_STARTED } else { MAY_HAVE_STARTED }.to_owned();
+        if let Some(trace) = result.trace.as_mut() {
+            trace.traceparent = telemetry::current_trace_context(span).0;
+        }
+        result.attempt = Some(attempt);
+        let settle = self.store(&result, claim, is_verdict).await;
+        if settle == Settle::Acknowledge {
+            self.count(&result, Some(ended.duration));
+        }
+        settle
+    }
+
+    /// Stores the result while the lease is renewed: what is in hand is not given up to a broker that
+    /// is away. Renewing ends before the lease is given back.
+    async fn store(&self, result: &CallResult, claim: &str, is_verdict: bool) -> Settle {
+        let deadline_ms = self.job.clocks.map_or(0, |clocks| clocks.deadline_ms);
+        loop {
+            let is_held = self.edge.keeper.is_held(claim);
+            if is_verdict && !is_held {
+                self.edge.measures.lease_lost();
+                return Settle::Nothing;
+            }
+            let retention_ms = self.edge.limits.unnamed_retention_ms;
+            match ending::store_result(&self.edge.broker, &self.job, &self.name, result.clone(), retention_ms).await {
+                Ok(_) => {
+                    let is_held = self.edge.keeper.is_held(claim);
+                    self.edge.keeper.forget(claim);
+                    self.edge.claims.done(&self.name, claim).await;
+                    // A holder past its time acknowledges nothing; the start check ends the redelivery.
+                    return if is_held { Settle::Acknowledge } else { Settle::Nothing };
+                }
+                Err(error) => tracing::warn!(call = %self.name, %error, "a result is not stored yet"),
+            }
+            let is_too_late = self.edge.clock.now_ms() > deadline_ms + OFFER_MS;
+            if !is_held || is_too_late {
+                self.edge.keeper.forget(claim);
+                return Settle::Nothing;
+            }
+            tokio::time::sleep(STORE_PAUSE).await;
+        }
+    }
+
+    fn read_outcome(&self, tool: &Registered, outcome: RunOutcome, timeout_ms: u64) -> Outcome {
+        let bound = self.job.result_bytes_max;
+        let error = |code, text: &str| output::render_error(code, text, bound);
+        match outcome {
+            RunOutcome::Output(raw) => Outcome::Offer(self.render(tool, &raw)),
+            RunOutcome::Failed { message, .. } | RunOutcome::NotStarted { message } => {
+                Outcome::Offer(error(Code::ToolError, &message))
+            }
+            RunOutcome::InputRefused { message } => {
+                Outcome::Offer(error(Code::InvalidInput, &format!("invalid input: {message}")))
+            }
+            RunOutcome::TimedOut => {
+                let text = self.warn_of_effect(timed_out_text(&self.job, timeout_ms));
+                Outcome::Verdict(error(Code::TimedOut, &text))
+            }
+            RunOutcome::Stopped(StopReason::TimedOut) => {
+                let text = self.warn_of_effect(timed_out_text(&self.job, timeout_ms));
+                Outcome::Verdict(error(Code::TimedOut, &text))
+            }
+            RunOutcome::Stopped(StopReason::Cancelled(reason)) => {
+                Outcome::Verdict(error(Code::Cancelled, &self.warn_of_effect(reason)))
+            }
+            RunOutcome::Stopped(StopReason::LeaseLost) => Outcome::Nothing,
+            RunOutcome::Stopped(StopReason::DrainOver) => {
+                if end::needs_start_record(&self.job) {
+                    let text = end::outcome_unknown(&self.job.tool, self.edge.clock.now_ms());
+                    Outcome::Verdict(error(Code::OutcomeUnknown, &text))
+                } else {
+                    Outcome::HandBack
+                }
+            }
+        }
+    }
+
+    /// Adds the warning to the text of a write that had started (CONTRACT 5.2).
+    fn warn_of_effect(&self, text: String) -> String {
+        match Effect::from(self.job.effect()) {
+            Effect::Write => end::may_have_taken_effect(&text),
+            Effect::Read | Effect::Idempotent => text,
+        }
+    }
+
+    fn render(&self, tool: &Registered, raw: &RawOutput) -> Rendered {
+        let produced = match raw {
+            RawOutput::Text(text) => Produced::Text(text),
+            RawOutput::Json(text) => Produced::Json(text),
+            RawOutput::Captured { bytes, whole_bytes, invalid_utf8_at } => Produced::Captured {
+                bytes,
+                whole_bytes: *whole_bytes,
+                invalid_utf8_at: *invalid_utf8_at,
+            },
+        };
+        let schema = tool.output_schema.as_deref();
+        output::render(produced, tool.descriptor.result, schema, self.job.result_bytes_max)
+    }
+
+    /// Counts a result of ours.
+    pub(crate) fn count(&self, result: &CallResult, run: Option<Duration>) {
+        let outcome = Code::parse(&result.code).map_or(code::OK, Code::as_str);
+        self.edge.measures.finished(&result.tool, outcome, run, result.whole_bytes, result.is_truncated);
+    }
+}

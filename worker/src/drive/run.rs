@@ -1,0 +1,203 @@
+//! The run: from the last look at the lease to the tool's end (DESIGN 4.2 step 6).
+
+use super::claim::Claimed;
+use super::start::Permission;
+use super::{Delivery, Settle};
+use crate::context::CallContext;
+use crate::core::attempt;
+use crate::registry::{Registered, Run};
+use crate::runner::{Ended, Invocation, RunOutcome, native};
+use crate::spend::Spend;
+use prost::Message as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use toolfleet_io::broker::Outgoing;
+use toolfleet_io::telemetry::{self, spans};
+use toolfleet_proto::descriptor::ResultForm;
+use toolfleet_proto::end;
+use toolfleet_proto::topology::Prefix;
+use toolfleet_proto::wire::{AttemptRecord, SCHEMA, SpendRecord};
+use tracing::{Instrument as _, Span};
+
+/// Output kept in memory where it must be read as a whole.
+const CAPTURE_WHOLE_BYTES: usize = 4 * 1024 * 1024;
+/// Output kept beyond the bound where it is cut anyway.
+const CAPTURE_SLACK_BYTES: usize = 4 * 1024;
+
+impl Delivery {
+    /// Takes the start record where one is needed, runs the tool, commits. `None`: wait one lease
+    /// time, then claim again.
+    pub(crate) async fn start_and_run(&self, claimed: &Claimed, has_waited: bool) -> Option<Settle> {
+        let Some(tool) = &self.tool else { return Some(self.give_back(claimed, 0).await) };
+        let span = spans::process(self.attempt_of(claimed), &Prefix::consumer(&self.edge.pool));
+        self.adopt(&span);
+        if !claimed.previous_span.is_empty() {
+            telemetry::add_link(&span, &claimed.previous_span);
+        }
+        let mut attempt = AttemptRecord {
+            attempt_id: claimed.holder.claim.clone(),
+            number: claimed.attempt,
+            fence: claimed.holder.fence,
+            worker: self.edge.worker.clone(),
+            started_at_ms: self.edge.clock.now_ms(),
+            ended_at_ms: 0,
+            traceparent: telemetry::current_trace_context(&span).0,
+            last_words: String::new(),
+        };
+        let record = match self.ask_to_start(claimed, &attempt, has_waited).await {
+            Permission::NotNeeded => None,
+            Permission::Ours(sequence) => Some(sequence),
+            Permission::Over(settle) => return Some(settle),
+            Permission::WaitOneTtl => return None,
+        };
+        // A pause may sit between the answer and this line.
+        if let Some(settle) = self.must_not_start(claimed, record).await {
+            return Some(settle);
+        }
+        attempt.started_at_ms = self.edge.clock.now_ms();
+        let timeout_ms = attempt::attempt_timeout_ms(&self.job, attempt.started_at_ms);
+        self.edge.measures.started(Duration::from_millis(self.queued_ms()));
+        let ended = self.run_tool(tool, claimed, &attempt, timeout_ms, &span).await;
+        attempt.ended_at_ms = self.edge.clock.now_ms();
+        Some(self.commit(tool, claimed, attempt, ended, timeout_ms, &span).await)
+    }
+
+    async fn run_tool(
+        &self,
+        tool: &Arc<Registered>,
+        claimed: &Claimed,
+        attempt: &AttemptRecord,
+        timeout_ms: u64,
+        span: &Span,
+    ) -> Ended {
+        let secrets = match self.secrets(tool) {
+            Ok(secrets) => secrets,
+            Err(message) => {
+                return Ended { outcome: RunOutcome::NotStarted { message }, duration: Duration::ZERO };
+            }
+        };
+        let invocation = Invocation {
+            context: Arc::new(self.context(claimed, attempt, timeout_ms, span)),
+            arguments: self.job.arguments.clone(),
+            timeout: Duration::from_millis(timeout_ms),
+            kill_grace: Duration::from_millis(self.edge.limits.kill_grace_ms),
+            capture_bytes_max: self.capture_bytes_max(tool),
+            stop: self.stop.clone(),
+            secrets,
+        };
+        let (spend, records) = Spend::new(self.spend_base(claimed));
+        let recording = tokio::spawn(record_spend(Arc::clone(&self.edge), self.name.clone(), records));
+        let run = tool.run.clone();
+        let body = async move {
+            match &run {
+                Run::Native(tool) => native::run(tool, &invocation, spend).await,
+                Run::Exec(exec) => {
+                    drop(spend);
+                    exec.run(&invocation).await
+                }
+            }
+        };
+        let ended = self.edge.tools.spawn(body.instrument(span.clone())).await;
+        // Spend of a failed or stopped call counts too; its records come before the result.
+        let grace = Duration::from_millis(self.edge.limits.lease_ttl_ms);
+        if tokio::time::timeout(grace, recording).await.is_err() {
+            tracing::warn!(call = %self.name, "spend records were not all stored before the result");
+        }
+        ended.unwrap_or_else(|error| Ended {
+            outcome: RunOutcome::Failed {
+                message: format!("the tool's task ended: {error}"),
+                is_transient: false,
+            },
+            duration: Duration::ZERO,
+        })
+    }
+
+    fn capture_bytes_max(&self, tool: &Registered) -> usize {
+        let bound = usize::try_from(self.job.result_bytes_max).unwrap_or(CAPTURE_WHOLE_BYTES);
+        match tool.descriptor.result {
+            ResultForm::Text => bound + CAPTURE_SLACK_BYTES,
+            ResultForm::Json | ResultForm::Envelope => CAPTURE_WHOLE_BYTES.max(bound),
+        }
+    }
+
+    /// Secrets that the tool names: a file of the secrets folder, else the worker's environment.
+    fn secrets(&self, tool: &Registered) -> Result<Vec<(String, String)>, String> {
+        let read = |name: &String| {
+            let file = self.edge.secrets_dir.as_ref().map(|dir| dir.join(name));
+            let value = file
+                .and_then(|path| std::fs::read_to_string(path).ok())
+                .map(|text| text.trim_end_matches('\n').to_owned())
+                .or_else(|| std::env::var(name).ok());
+            value
+                .map(|value| (name.clone(), value))
+                .ok_or_else(|| format!("the secret {name} is not on this worker"))
+        };
+        tool.secrets.iter().map(read).collect()
+    }
+
+    fn context(
+        &self,
+        claimed: &Claimed,
+        attempt: &AttemptRecord,
+        timeout_ms: u64,
+        span: &Span,
+    ) -> CallContext {
+        let (traceparent, tracestate) = telemetry::current_trace_context(span);
+        let caller = self.job.caller.clone().unwrap_or_default();
+        let by_timeout = attempt.started_at_ms + i64::try_from(timeout_ms).unwrap_or(i64::MAX / 2);
+        let deadline_ms = self.job.clocks.map_or(by_timeout, |clocks| clocks.deadline_ms.min(by_timeout));
+        CallContext {
+            tool_name: self.job.tool.clone(),
+            tenant: self.name.tenant.clone(),
+            execution_id: self.name.execution.clone(),
+            thread_id: caller.thread,
+            owner_id: caller.owner,
+            actor: caller.actor,
+            agent: caller.agent,
+            node: self.job.node.clone(),
+            turn: self.job.turn.clone(),
+            call_id: self.job.call_id.clone(),
+            request_id: self.job.request_id.clone(),
+            idempotency_key: self.job.idempotency_key.clone(),
+            attempt: claimed.attempt,
+            fence: claimed.holder.fence,
+            deadline: end::instant(deadline_ms),
+            timeout_ms,
+            dry_run: self.job.dry_run,
+            as_of: if self.job.as_of_ms == 0 { String::new() } else { end::instant(self.job.as_of_ms) },
+            traceparent,
+            tracestate,
+            baggage: self.job.trace.as_ref().map(|trace| trace.baggage.clone()).unwrap_or_default(),
+        }
+    }
+
+    fn spend_base(&self, claimed: &Claimed) -> SpendRecord {
+        SpendRecord {
+            schema: SCHEMA,
+            name: self.job.name.clone(),
+            attempt_id: claimed.holder.claim.clone(),
+            tool: self.job.tool.clone(),
+            at_ms: self.edge.clock.now_ms(),
+            fence: claimed.holder.fence,
+            actor: self.job.caller.as_ref().map(|caller| caller.actor.clone()).unwrap_or_default(),
+            ..SpendRecord::default()
+        }
+    }
+}
+
+/// Stores the records of one attempt, one message each, until the attempt lets go of its recorder.
+async fn record_spend(
+    edge: Arc<crate::edge::Edge>,
+    name: toolfleet_proto::name::CallName,
+    mut records: mpsc::Receiver<SpendRecord>,
+) {
+    while let Some(record) = records.recv().await {
+        let subject = edge.broker.prefix().spend(&name, &record.attempt_id, record.n);
+        let message = Outgoing { payload: record.encode_to_vec().into(), ..Outgoing::default() };
+        let give_up = tokio::time::sleep(Duration::from_millis(edge.limits.lease_ttl_ms));
+        if let Err(error) = edge.broker.store_once_until(&subject, &message, give_up).await {
+            tracing::error!(call = %name, n = record.n, %error, "a spend record was not stored");
+        }
+    }
+}

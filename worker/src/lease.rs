@@ -1,0 +1,158 @@
+//! Keeps the leases of this worker: renews them on a thread and a connection of their own, so that a
+//! busy tool cannot starve them, and stops what can no longer be proved (G6, CONTRACT 5.5, 5.12).
+
+use crate::core::heartbeat::{Change, Heartbeat};
+use crate::stop::{Stop, StopReason};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use toolfleet_io::clock::boot_ms;
+use toolfleet_io::lease_store::LeaseStore;
+use toolfleet_proto::lease::{Clock, Holder, Renewed};
+use toolfleet_proto::limit::{LEASES_PER_SCRIPT_MAX, Limits};
+use toolfleet_proto::name::CallName;
+
+/// How often the keeper looks at its clocks.
+const TICK: Duration = Duration::from_millis(50);
+/// How soon it asks again after a silence.
+const AGAIN_MS: u64 = 300;
+/// Notes that wait for the edge.
+const NOTES_MAX: usize = 256;
+
+/// What the keeper tells the edge.
+#[derive(Debug)]
+pub enum Note {
+    /// These leases were renewed: the broker may be told that their jobs are in progress.
+    Renewed(Vec<CallName>),
+    /// The call is marked: a cancel signal may have been lost.
+    Marked(CallName),
+}
+
+struct Held {
+    name: CallName,
+    holder: Holder,
+    stop: Stop,
+}
+
+struct State {
+    heartbeat: Heartbeat,
+    held: HashMap<String, Held>,
+}
+
+/// A handle on the keeper. Clones share it.
+#[derive(Clone)]
+pub struct Keeper {
+    state: Arc<Mutex<State>>,
+}
+
+impl Keeper {
+    /// A keeper that holds nothing, and the loop that keeps it: to be run on a runtime of its own.
+    pub fn new(limits: &Limits) -> Keeper {
+        let heartbeat = Heartbeat::new(Clock::new(limits));
+        Keeper { state: Arc::new(Mutex::new(State { heartbeat, held: HashMap::new() })) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the lock is held; if it did, the map is still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a lease that was granted to a request sent after `asked_at_ms` (boot clock). `stop`
+    /// fires when it is lost.
+    pub fn hold(&self, name: &CallName, holder: &Holder, asked_at_ms: u64, stop: &Stop) {
+        let mut state = self.state();
+        state.heartbeat.hold(holder.claim.clone(), asked_at_ms);
+        let held = Held { name: name.clone(), holder: holder.clone(), stop: stop.clone() };
+        state.held.insert(holder.claim.clone(), held);
+    }
+
+    /// The claim is over: it is renewed no more.
+    pub fn forget(&self, claim: &str) {
+        let mut state = self.state();
+        state.heartbeat.forget(claim);
+        state.held.remove(claim);
+    }
+
+    /// Whether the lease is held and leaves time to stop a tool within it.
+    pub fn may_start(&self, claim: &str) -> bool {
+        self.state().heartbeat.may_start(claim, boot_ms())
+    }
+
+    /// Whether the lease is held by its own clock.
+    pub fn is_held(&self, claim: &str) -> bool {
+        self.may_start(claim)
+    }
+
+    /// Renews for ever. Never returns; drop it to stop.
+    pub async fn keep(self, store: LeaseStore, limits: Limits, notes: mpsc::Sender<Note>) {
+        let mut next_ms = boot_ms() + limits.lease_renew_ms;
+        loop {
+            tokio::time::sleep(TICK).await;
+            let changes = self.state().heartbeat.overdue(boot_ms());
+            self.take_in(changes, &notes);
+            if boot_ms() >= next_ms {
+                let is_answered = self.renew_all(&store, &notes).await;
+                next_ms = boot_ms() + if is_answered { limits.lease_renew_ms } else { AGAIN_MS };
+            }
+        }
+    }
+
+    /// One round of renewals. `false`: some were not answered.
+    async fn renew_all(&self, store: &LeaseStore, notes: &mpsc::Sender<Note>) -> bool {
+        let mut is_answered = true;
+        let leases: Vec<(CallName, Holder)> = {
+            let state = self.state();
+            let renewable = state.heartbeat.renewable(boot_ms());
+            let lease = |claim: &String| state.held.get(claim).map(|h| (h.name.clone(), h.holder.clone()));
+            renewable.iter().filter_map(lease).collect()
+        };
+        for chunk in leases.chunks(LEASES_PER_SCRIPT_MAX) {
+            let asked_at_ms = boot_ms();
+            match store.renew(chunk).await {
+                Ok(answers) => {
+                    let answers: Vec<(String, Renewed)> =
+                        chunk.iter().map(|(_, holder)| holder.claim.clone()).zip(answers).collect();
+                    let changes = self.state().heartbeat.renewed(asked_at_ms, &answers);
+                    self.take_in(changes, notes);
+                }
+                Err(error) => {
+                    is_answered = false;
+                    tracing::warn!(%error, leases = chunk.len(), "leases were not renewed");
+                }
+            }
+        }
+        is_answered
+    }
+
+    fn take_in(&self, changes: Vec<Change>, notes: &mpsc::Sender<Note>) {
+        let mut renewed = Vec::new();
+        let mut state = self.state();
+        for change in changes {
+            match change {
+                Change::Lost { claim } => {
+                    if let Some(held) = state.held.remove(&claim) {
+                        tracing::warn!(call = %held.name, "execution lease lost");
+                        held.stop.fire(StopReason::LeaseLost);
+                    }
+                }
+                Change::Renewed { claim, is_marked } => {
+                    let Some(held) = state.held.get(&claim) else { continue };
+                    renewed.push(held.name.clone());
+                    if is_marked && !held.stop.is_fired() {
+                        // A full queue sheds it: the next renewal tells it again.
+                        let _ = notes.try_send(Note::Marked(held.name.clone()));
+                    }
+                }
+            }
+        }
+        if !renewed.is_empty() {
+            let _ = notes.try_send(Note::Renewed(renewed));
+        }
+    }
+}
+
+/// The queue of notes between keeper and edge.
+pub fn notes() -> (mpsc::Sender<Note>, mpsc::Receiver<Note>) {
+    mpsc::channel(NOTES_MAX)
+}

@@ -1,0 +1,160 @@
+//! The worker as a process: flags, faults, runtimes, exit codes. Own worker binaries with Rust tools
+//! of their own call [`main`] from theirs.
+
+use crate::bench_echo::BenchEcho;
+use crate::registry::{Builder, Registry};
+use crate::runner::native::Native;
+use crate::service::{Error, Service, worker_name};
+use crate::tool::Tool;
+use clap::Parser;
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use toolfleet_io::config::{self, Checked};
+use toolfleet_io::health::{self, Health};
+use toolfleet_io::{signal, telemetry};
+
+/// Exit code of a configuration or a tool that is faulty.
+const EXIT_CONFIG: u8 = 78;
+/// Exit code of a broker or store that is not reachable.
+const EXIT_UNREACHABLE: u8 = 69;
+/// How long the telemetry of the last calls may take to leave.
+const FLUSH: Duration = Duration::from_secs(5);
+
+/// Claims tool calls of one pool and runs them.
+#[derive(Parser)]
+#[command(name = "toolfleet-worker", version, about)]
+struct Args {
+    /// Configuration file (default: toolfleet.toml of the working directory, where there is one)
+    #[arg(long, value_name = "FILE", env = "TOOLFLEET_CONFIG")]
+    config: Option<PathBuf>,
+    /// Folder of tool manifests
+    #[arg(long, value_name = "DIR")]
+    tools: Option<PathBuf>,
+    /// Pool whose jobs this worker takes
+    #[arg(long, value_name = "NAME")]
+    pool: Option<String>,
+    /// Calls at the same time
+    #[arg(long, value_name = "N")]
+    slots: Option<usize>,
+    /// Address of the probes and of /metrics, e.g. 127.0.0.1:8082
+    #[arg(long, value_name = "ADDR")]
+    admin_listen: Option<String>,
+    /// Written, as JSON, once the tools can be called
+    #[arg(long, value_name = "FILE")]
+    ready_file: Option<PathBuf>,
+}
+
+impl Args {
+    fn flags(&self) -> Value {
+        let mut worker = serde_json::Map::new();
+        let mut set = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                worker.insert(key.to_owned(), value);
+            }
+        };
+        set("tools", self.tools.as_ref().map(|dir| json!(dir)));
+        set("pool", self.pool.as_ref().map(|pool| json!(pool)));
+        set("slots", self.slots.map(|slots| json!(slots)));
+        set("admin_listen", self.admin_listen.as_ref().map(|address| json!(address)));
+        json!({ "worker": worker })
+    }
+}
+
+/// Tools that a worker binary brings along.
+#[derive(Default)]
+pub struct Tools {
+    native: Vec<Arc<dyn Native>>,
+}
+
+impl Tools {
+    /// None yet.
+    pub fn new() -> Tools {
+        Tools::default()
+    }
+
+    /// Adds a tool written in Rust.
+    #[must_use]
+    pub fn with(mut self, tool: impl Tool) -> Tools {
+        self.native.push(Arc::new(tool));
+        self
+    }
+}
+
+/// Runs a worker with these tools, those built in and those of its folder, until it is told to stop.
+pub fn main(tools: Tools) -> ExitCode {
+    telemetry::install_tls();
+    let args = Args::parse();
+    let checked = match config::load(args.config.as_deref(), &args.flags()) {
+        Ok(checked) => checked,
+        Err(error) => return complain(&error, EXIT_CONFIG),
+    };
+    let registry = match gather(tools, &checked) {
+        Ok(registry) => registry,
+        Err(text) => return complain(&text, EXIT_CONFIG),
+    };
+    let worker = worker_name();
+    let telemetry = match telemetry::start("toolfleet-worker", &worker, &checked.config.telemetry) {
+        Ok(handle) => handle,
+        Err(error) => return complain(&error, EXIT_CONFIG),
+    };
+    let ended = run(checked, registry, args.ready_file, worker);
+    telemetry.flush_and_stop(FLUSH);
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ (Error::Topology(_) | Error::Prefix(_))) => complain(&error, EXIT_CONFIG),
+        Err(error) => complain(&error, EXIT_UNREACHABLE),
+    }
+}
+
+fn complain(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
+    let _ = writeln!(std::io::stderr().lock(), "{error}");
+    ExitCode::from(code)
+}
+
+/// Every tool, or every fault of every tool, one a line.
+fn gather(tools: Tools, checked: &Checked) -> Result<Arc<Registry>, String> {
+    let scratch = checked.config.worker.scratch_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let mut builder = Builder::default();
+    builder.native(Arc::new(BenchEcho));
+    tools.native.into_iter().for_each(|tool| builder.native(tool));
+    if let Some(dir) = &checked.config.worker.tools {
+        builder.folder(dir, &scratch);
+    }
+    match builder.build() {
+        Ok(registry) => Ok(Arc::new(registry)),
+        Err(faults) => {
+            Err(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
+/// The edge on a runtime of one thread, the tools on another of many.
+fn run(
+    checked: Checked,
+    registry: Arc<Registry>,
+    ready_file: Option<PathBuf>,
+    worker: String,
+) -> Result<(), Error> {
+    let tools = tokio::runtime::Builder::new_multi_thread().thread_name("tools").enable_all().build()?;
+    let edge = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let health = Health::new();
+    if !checked.config.worker.admin_listen.is_empty() {
+        let address = checked.config.worker.admin_listen.parse().map_err(|error| {
+            std::io::Error::other(format!("worker.admin_listen: {error}"))
+        })?;
+        let address = health::serve_on_own_thread(address, health.clone())?;
+        tracing::info!(%address, "probes and metrics");
+    }
+    let service = Service { checked, registry, tools: tools.handle().clone(), health, ready_file };
+    let ended = edge.block_on(async move {
+        let stop = signal::on_first_signal()?;
+        Box::pin(service.run(worker, stop)).await
+    });
+    // Tools that still run have been told to stop; a blocking one is abandoned.
+    tools.shutdown_timeout(Duration::from_millis(500));
+    ended
+}

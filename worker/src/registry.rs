@@ -1,0 +1,202 @@
+//! The tools of a worker: descriptor, compiled schemas, and what runs each (CONTRACT 1.4, 1.5).
+
+use crate::folder::{self, FoundTool};
+use crate::runner::exec::Exec;
+use crate::runner::native::Native;
+use crate::tool::ToolSpec;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner, is_tool_name};
+use toolfleet_proto::limit::{RESULT_BYTES_CAP, SLOTS_EXEC, SLOTS_WAITING};
+use toolfleet_proto::manifest::Fault;
+use toolfleet_proto::schema::Schema;
+
+/// What runs a tool here.
+#[derive(Clone)]
+pub enum Run {
+    /// A Rust type.
+    Native(Arc<dyn Native>),
+    /// A program.
+    Exec(Exec),
+}
+
+/// One tool of this worker.
+#[derive(Clone)]
+pub struct Registered {
+    /// What it is.
+    pub descriptor: Descriptor,
+    /// Hash of the descriptor.
+    pub hash: String,
+    /// Schema of the output, where one is declared.
+    pub output_schema: Option<Arc<Schema>>,
+    /// What runs it.
+    pub run: Run,
+    /// Names of the secrets that it gets.
+    pub secrets: Vec<String>,
+}
+
+/// The tools of a worker, by name.
+#[derive(Clone, Default)]
+pub struct Registry {
+    tools: BTreeMap<String, Arc<Registered>>,
+}
+
+impl Registry {
+    /// The tool of that name and version; `None`: this worker must hand the job back.
+    pub fn find(&self, name: &str, hash: &str) -> Option<&Arc<Registered>> {
+        self.tools.get(name).filter(|tool| tool.hash == hash)
+    }
+
+    /// Every tool, by name.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<Registered>> {
+        self.tools.values()
+    }
+
+    /// Slots of a worker with these tools, where the configuration names none: few where a call may
+    /// be a process, many where all only wait.
+    pub fn slots(&self) -> usize {
+        let starts_processes = self.tools().any(|tool| matches!(tool.run, Run::Exec(_)));
+        if starts_processes { SLOTS_EXEC } else { SLOTS_WAITING }
+    }
+}
+
+/// Gathers tools and all their faults.
+#[derive(Default)]
+pub struct Builder {
+    registry: Registry,
+    faults: Vec<Fault>,
+}
+
+impl Builder {
+    /// Adds a tool written in Rust.
+    pub fn native(&mut self, tool: Arc<dyn Native>) {
+        let descriptor = describe_native(tool.as_ref());
+        self.add("(built in)", descriptor, Run::Native(tool), Vec::new());
+    }
+
+    /// Adds every manifest of a folder.
+    pub fn folder(&mut self, dir: &std::path::Path, scratch_root: &std::path::Path) {
+        match folder::read(dir) {
+            Ok(found) => found.into_iter().for_each(|tool| self.manifest(tool, scratch_root.into())),
+            Err(faults) => self.faults.extend(faults),
+        }
+    }
+
+    fn manifest(&mut self, found: FoundTool, scratch_root: PathBuf) {
+        let FoundTool { manifest, folder } = found;
+        let exec = Exec::new(folder::resolve_command(&folder, &manifest.command), scratch_root);
+        let file = format!("{}.toml", manifest.descriptor.name);
+        self.add(&file, manifest.descriptor, Run::Exec(exec), manifest.secrets);
+    }
+
+    fn add(&mut self, file: &str, descriptor: Descriptor, run: Run, secrets: Vec<String>) {
+        let mut fault = |code, message: String, mend: &str| {
+            self.faults.push(Fault {
+                code,
+                file: file.to_owned(),
+                line: None,
+                message,
+                mend: mend.to_owned(),
+            });
+        };
+        let name = descriptor.name.clone();
+        if !is_tool_name(&name) {
+            fault("tool.name-invalid", format!("{name:?} is no tool name"), "use letters, digits, _ and -, a letter or _ first, at most 64");
+        }
+        if descriptor.result_bytes_max > RESULT_BYTES_CAP {
+            fault(
+                "tool.max-result-size-invalid",
+                format!("a bound of {} bytes does not fit one message", descriptor.result_bytes_max),
+                "use at most 768KB",
+            );
+        }
+        if let Err(error) = Schema::compile(&descriptor.input_schema) {
+            fault(error.code, format!("input: {}", error.message), "mend the input's schema");
+        }
+        let output_schema = match descriptor.output_schema.as_ref().map(Schema::compile) {
+            None => None,
+            Some(Ok(schema)) => Some(Arc::new(schema)),
+            Some(Err(error)) => {
+                fault(error.code, format!("output: {}", error.message), "mend the output's schema");
+                None
+            }
+        };
+        if self.registry.tools.contains_key(&name) {
+            fault("tool.duplicate-name", format!("{name} is there twice"), "rename one of the two");
+            return;
+        }
+        let hash = descriptor.hash();
+        let tool = Registered { descriptor, hash, output_schema, run, secrets };
+        self.registry.tools.insert(name, Arc::new(tool));
+    }
+
+    /// The registry.
+    ///
+    /// # Errors
+    /// All faults of all tools at once.
+    pub fn build(self) -> Result<Registry, Vec<Fault>> {
+        if self.faults.is_empty() { Ok(self.registry) } else { Err(self.faults) }
+    }
+}
+
+fn describe_native(tool: &dyn Native) -> Descriptor {
+    let ToolSpec {
+        name,
+        description,
+        effect,
+        rerun,
+        timeout,
+        queue_timeout,
+        total_timeout,
+        max_attempts,
+        result_bytes_max,
+        tags,
+    } = tool.spec();
+    let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let total = total_timeout.unwrap_or_else(|| timeout.saturating_mul(max_attempts.max(1)));
+    Descriptor {
+        name,
+        description,
+        effect,
+        rerun,
+        timeout_ms: ms(timeout),
+        queue_timeout_ms: ms(queue_timeout),
+        total_timeout_ms: ms(total),
+        max_attempts,
+        result_bytes_max,
+        input_schema: tool.input_schema(),
+        output_schema: tool.output_schema(),
+        result: if tool.is_text() { ResultForm::Text } else { ResultForm::Json },
+        runner: Runner::Native,
+        tags,
+        presentation: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench_echo::BenchEcho;
+
+    #[test]
+    fn a_tool_is_found_only_under_its_own_version() {
+        let mut builder = Builder::default();
+        builder.native(Arc::new(BenchEcho));
+        let registry = builder.build().unwrap();
+        let hash = registry.tools().next().unwrap().hash.clone();
+        assert!(registry.find("bench-echo", &hash).is_some());
+        assert!(registry.find("bench-echo", "other").is_none());
+        assert_eq!(registry.slots(), SLOTS_WAITING);
+    }
+
+    #[test]
+    fn the_same_name_twice_is_a_fault() {
+        let mut builder = Builder::default();
+        builder.native(Arc::new(BenchEcho));
+        builder.native(Arc::new(BenchEcho));
+        let faults = builder.build().err().unwrap();
+        assert_eq!(faults[0].code, "tool.duplicate-name");
+    }
+}
