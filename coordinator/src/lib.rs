@@ -1,5 +1,14 @@
-//! stub
-#![allow(missing_docs)]
-pub mod cli {
-    pub mod dev;
-}
+//! The coordinator of toolfleet, and the command line of the whole system.
+//!
+//! `core` decides, pure; the modules around it perform. [`service::Coordinator`] is the running part;
+//! [`api`] is its HTTP edge; [`cli`] is `toolfleet`.
+
+pub mod api;
+mod catalog;
+pub mod cli;
+mod core;
+mod deliver;
+mod measure;
+pub mod service;
+mod submit;
+mod turn;

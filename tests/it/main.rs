@@ -1,1 +1,22 @@
-fn main() {}
+//! Tests against real servers and real processes. One binary for all: each further one would link
+//! everything again.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "this is how a test fails, also in the functions that tests share"
+)]
+
+mod api;
+mod asked;
+mod brokers;
+mod cli;
+mod coordinators;
+mod dev;
+mod loss;
+mod once;
+mod path;
+mod spend;
+mod topology;
+mod trace;
+mod turns;

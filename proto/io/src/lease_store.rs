@@ -235,6 +235,16 @@ impl LeaseStore {
             .collect())
     }
 
+    /// Who holds a call's lease; `None`: nobody, or a result was stored a moment ago.
+    pub async fn holder(&self, name: &CallName) -> Result<Option<Holder>, Error> {
+        let text: Option<String> = redis::cmd("GET")
+            .arg(self.prefix.lease_key(name))
+            .query_async(&mut self.connection.clone())
+            .await
+            .map_err(|error| silent(&error))?;
+        Ok(text.as_deref().and_then(Holder::read))
+    }
+
     /// The mark of a call, where it has one.
     pub async fn read_mark(&self, name: &CallName) -> Result<Option<Mark>, Error> {
         let text: Option<String> = redis::cmd("GET")

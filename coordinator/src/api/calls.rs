@@ -1,0 +1,212 @@
+//! Calls without a model, and looking at a call (CONTRACT 9, DESIGN 6).
+
+use super::problem::Problem;
+use super::request::{body_text, deadline, fresh_id, idempotency_key, trace};
+use crate::core::admit::{self, Names};
+use crate::core::answer::Ended;
+use crate::core::catalog::Offer;
+use crate::service::Coordinator;
+use crate::submit::NotAccepted;
+use crate::turn::{NODE_MAIN, TENANT};
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use std::time::Duration;
+use toolfleet_proto::name::{CallName, check_id};
+use toolfleet_proto::wire::TraceContext;
+
+/// Longest `?wait=` of a read.
+const WAIT_SECONDS_MAX: u64 = 600;
+/// The execution of direct calls that name themselves but no execution.
+const EXECUTION_DIRECT: &str = "direct";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Body {
+    input: Option<Box<RawValue>>,
+    execution_id: Option<String>,
+    turn: Option<String>,
+    call_id: Option<String>,
+    node: Option<String>,
+    deadline: Option<String>,
+}
+
+/// Names a direct call: by its own names or its key; fresh where it gives none.
+fn names(body: &Body, key: Option<String>) -> Result<Names, Problem> {
+    if let (Some(key), Some(id)) = (&key, body.call_id.as_ref().or(body.turn.as_ref())) {
+        if key != id {
+            return Err(Problem::unprocessable(
+                "idempotency_conflict",
+                "Idempotency-Key and callId or turn are both given and differ",
+                "give one of them",
+            ));
+        }
+    }
+    let is_named = key.is_some() || body.call_id.is_some() || body.turn.is_some();
+    let is_unnamed = !is_named && body.execution_id.is_none();
+    let node = body.node.clone().unwrap_or_else(|| NODE_MAIN.to_owned());
+    let execution = match &body.execution_id {
+        Some(id) => id.clone(),
+        None if is_named => EXECUTION_DIRECT.to_owned(),
+        None => fresh_id(),
+    };
+    let turn = body.turn.clone().filter(|_| key.is_none()).unwrap_or_else(|| "direct".to_owned());
+    let call_id = key
+        .or_else(|| body.call_id.clone())
+        .unwrap_or_else(|| if is_named { format!("{turn}:0") } else { fresh_id() });
+    for (what, id) in [("executionId", &execution), ("node", &node), ("turn", &turn), ("callId", &call_id)] {
+        check_id(what, id)?;
+    }
+    Ok(Names {
+        name: CallName::of_turn(TENANT, &execution, &node, &turn, &call_id),
+        node,
+        turn,
+        call_id,
+        request_id: fresh_id(),
+        is_unnamed,
+    })
+}
+
+fn json_answer(text: String) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
+}
+
+pub(crate) async fn call(
+    State(coordinator): State<Coordinator>,
+    Path(tool): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let text = body_text(body)?;
+    let body: Body = serde_json::from_str(&text).map_err(|error| {
+        Problem::bad_request("body_unreadable", error.to_string(), "send {\"input\": {…}}")
+    })?;
+    let offers = coordinator.catalog.offers();
+    let refuse = |refusal: admit::Refusal| {
+        coordinator.measures.rejected(refusal.code.as_str());
+        Problem::from(refusal)
+    };
+    let offer = admit::find(&offers, &tool).map_err(refuse)?;
+    let input = body.input.as_deref().map(RawValue::get);
+    let arguments = admit::check(offer, input).map_err(refuse)?;
+    let names = names(&body, idempotency_key(&headers)?)?;
+    let deadline_ms = deadline(body.deadline.as_deref(), coordinator.clock.now_ms())?;
+    let ended = run(coordinator.clone(), offer.clone(), arguments, names.clone(), deadline_ms, trace(&headers))
+        .await
+        .map_err(|reason| Problem::from(reason).with_turn(&names.name.execution, &names.turn))?;
+    Ok(json_answer(ended.direct_answer(&names.name.execution)))
+}
+
+/// Runs the call in a task of its own: a caller that goes away changes nothing.
+async fn run(
+    coordinator: Coordinator,
+    offer: Offer,
+    arguments: admit::Arguments,
+    names: Names,
+    deadline_ms: Option<i64>,
+    trace: TraceContext,
+) -> Result<Ended, NotAccepted> {
+    let task = tokio::spawn(async move {
+        coordinator.execute(&offer, &arguments, &names, deadline_ms, trace).await
+    });
+    task.await.unwrap_or_else(|error| Err(NotAccepted::Unavailable(format!("the call's task ended: {error}"))))
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Asked {
+    wait: Option<u64>,
+}
+
+/// `GET /v1/calls/{execution}/{call}?wait=SECONDS`: any replica answers for any call.
+pub(crate) async fn read(
+    State(coordinator): State<Coordinator>,
+    Path((execution, call)): Path<(String, String)>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Problem> {
+    check_id("execution", &execution)?;
+    let name = CallName { tenant: TENANT.to_owned(), execution, call };
+    let unavailable = |error: toolfleet_io::broker::Error| Problem::from(NotAccepted::Unavailable(error.to_string()));
+    let Some(accepted) = coordinator.attach(&name).await.map_err(unavailable)? else {
+        return Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "call_not_found",
+            "There is no such call",
+            format!("there is no call {:?} in the execution {:?}", name.call, name.execution),
+            "use the execution and call that its answer named; results are kept for the retention only",
+        ));
+    };
+    let tool = accepted.tool().to_owned();
+    let wait = Duration::from_secs(asked.wait.unwrap_or(0).min(WAIT_SECONDS_MAX));
+    let is_done = accepted.is_done();
+    if !is_done && wait.is_zero() {
+        return Ok(json_answer(not_done(&coordinator, &name, &tool).await));
+    }
+    match tokio::time::timeout(wait.max(Duration::from_millis(1)), coordinator.result(accepted)).await {
+        Ok(ended) => {
+            let mut answer = ended.direct_answer(&name.execution);
+            answer.insert_str(1, "\"state\":\"done\",");
+            Ok(json_answer(answer))
+        }
+        Err(_) => Ok(json_answer(not_done(&coordinator, &name, &tool).await)),
+    }
+}
+
+/// The answer for a call that has no result yet: `running` where a worker holds its lease, `unknown`
+/// where the store is silent.
+async fn not_done(coordinator: &Coordinator, name: &CallName, tool: &str) -> String {
+    let (state, worker) = match coordinator.store.holder(name).await {
+        Ok(Some(holder)) => ("running", Some(holder.worker)),
+        Ok(None) => ("queued", None),
+        Err(_) => ("unknown", None),
+    };
+    json!({
+        "state": state,
+        "executionId": name.execution,
+        "call": name.call,
+        "idempotencyKey": name.idempotency_key(),
+        "toolName": tool,
+        "worker": worker,
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(text: &str) -> Body {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_call_without_names_is_fresh_and_one_with_names_is_not() {
+        let one = names(&body("{}"), None).unwrap();
+        let two = names(&body("{}"), None).unwrap();
+        assert_ne!(one.name, two.name);
+        assert!(one.is_unnamed && one.name.call.starts_with("main:direct:"));
+        let keyed = names(&body("{}"), Some("k:1".into())).unwrap();
+        assert_eq!((keyed.name.execution.as_str(), keyed.name.call.as_str()), ("direct", "main:direct:k%3A1"));
+        assert!(!keyed.is_unnamed);
+        let bound = names(&body(r#"{"executionId":"e"}"#), None).unwrap();
+        assert!(!bound.is_unnamed && bound.name.execution == "e");
+    }
+
+    #[test]
+    fn two_names_that_differ_are_refused() {
+        assert!(names(&body(r#"{"callId":"a"}"#), Some("b".into())).is_err());
+        assert!(names(&body(r#"{"callId":"a"}"#), Some("a".into())).is_ok());
+        assert!(names(&body(r#"{"executionId":""}"#), None).is_err());
+    }
+
+    #[test]
+    fn a_turn_names_its_calls() {
+        let named = names(&body(r#"{"turn":"t","executionId":"e","node":"n"}"#), None).unwrap();
+        assert_eq!(named.name.call, "n:t:t%3A0");
+    }
+}

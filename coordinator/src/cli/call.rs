@@ -1,0 +1,98 @@
+//! `toolfleet call NAME --input JSON`.
+
+use super::exit;
+use super::output::line;
+use super::server::ServerArgs;
+use reqwest::Method;
+use serde_json::json;
+use serde_json::value::RawValue;
+use std::io::Read as _;
+use std::process::ExitCode;
+
+/// Arguments of `toolfleet call`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CallArgs {
+    /// The tool's name
+    name: String,
+    /// The input, a JSON object; `-` reads it from standard input
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    input: String,
+    /// Execution that the call belongs to
+    #[arg(long, value_name = "ID")]
+    execution: Option<String>,
+    /// Names the call: the same key again attaches to it and runs nothing twice
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+fn read_input(input: &str) -> Result<String, String> {
+    let mut text = input.to_owned();
+    if input == "-" {
+        text.clear();
+        std::io::stdin().read_to_string(&mut text).map_err(|error| format!("standard input: {error}"))?;
+    }
+    match serde_json::from_str::<&RawValue>(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(format!("--input is not JSON: {error}; give an object such as '{{\"city\": \"Oslo\"}}'")),
+    }
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: CallArgs, is_json: bool) -> ExitCode {
+    let input = match read_input(&args.input) {
+        Ok(input) => input,
+        Err(text) => return exit::complain(&text, exit::USAGE),
+    };
+    let mut body = format!("{{\"input\":{input}");
+    if let Some(execution) = &args.execution {
+        body.push_str(&format!(",\"executionId\":{}", json!(execution)));
+    }
+    body.push('}');
+    let path = format!("/v1/tools/{}/call", encode(&args.name));
+    let key = args.idempotency_key.as_deref();
+    let answer = match args.server.ask(Method::POST, &path, Some(body), key).await {
+        Ok(answer) => answer,
+        Err(code) => return code,
+    };
+    if !answer.status.is_success() {
+        return answer.complain();
+    }
+    let value = answer.json();
+    if is_json {
+        line(&answer.text);
+    } else {
+        line(value["text"].as_str().unwrap_or_default());
+    }
+    if value["isError"].as_bool() == Some(true) { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS }
+}
+
+/// Percent-encodes a segment of a path.
+pub(crate) fn encode(segment: &str) -> String {
+    segment.bytes().fold(String::new(), |mut path, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+        path
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_that_is_not_json_is_a_usage_error() {
+        assert_eq!(read_input("{\"a\": 1}").unwrap(), "{\"a\": 1}");
+        assert!(read_input("{a: 1}").unwrap_err().contains("--input is not JSON"));
+    }
+
+    #[test]
+    fn a_name_stays_one_segment() {
+        assert_eq!(encode("search-issues_tool"), "search-issues_tool");
+        assert_eq!(encode("a/b c?"), "a%2Fb%20c%3F");
+    }
+}

@@ -1,0 +1,63 @@
+//! `toolfleet config show`.
+
+use super::output::line;
+use std::process::ExitCode;
+use toolfleet_io::config::Checked;
+
+/// Arguments of `toolfleet config`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Action {
+    /// Print every setting as it holds, defaults included
+    Show,
+}
+
+/// Runs the command. Secrets are files in the configuration, so that nothing of it must be hidden
+/// but a password in an address.
+pub(crate) fn run(args: &ConfigArgs, checked: &Checked, is_json: bool) -> ExitCode {
+    let Action::Show = args.action;
+    let mut value = serde_json::to_value(&checked.config).unwrap_or_default();
+    for (section, key) in [("nats", "url"), ("redis", "url")] {
+        if let Some(url) = value[section][key].as_str() {
+            value[section][key] = hide_password(url).into();
+        }
+    }
+    if is_json {
+        line(&value.to_string());
+        return ExitCode::SUCCESS;
+    }
+    let Some(sections) = value.as_object() else { return ExitCode::SUCCESS };
+    for (section, keys) in sections {
+        line(&format!("[{section}]"));
+        for (key, setting) in keys.as_object().into_iter().flatten() {
+            // TOML has no null: what is not set is shown as a comment.
+            let text = if setting.is_null() { format!("# {key} is not set") } else { format!("{key} = {setting}") };
+            line(&text);
+        }
+        line("");
+    }
+    ExitCode::SUCCESS
+}
+
+fn hide_password(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://***@{host}"),
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hide_password;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        assert_eq!(hide_password("redis://u:secret@h:1"), "redis://***@h:1");
+        assert_eq!(hide_password("redis://h:1"), "redis://h:1");
+    }
+}

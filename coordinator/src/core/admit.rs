@@ -1,0 +1,219 @@
+//! Admission of one call: from what the model sent to a job, or to a refusal that the model can read
+//! (CONTRACT 2.4, 3.3, 3.4, 3.12).
+
+use super::catalog::Offer;
+use super::formats::ModelCall;
+use super::near;
+use std::collections::BTreeMap;
+use toolfleet_proto::code::Code;
+use toolfleet_proto::json::Json;
+use toolfleet_proto::limit::ARGUMENT_BYTES_MAX;
+use toolfleet_proto::name::CallName;
+use toolfleet_proto::wire::{self, Caller, Clocks, Job, LANE, SCHEMA, TraceContext};
+
+/// Why a call is not admitted. Nothing was queued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The code.
+    pub code: Code,
+    /// What the model reads.
+    pub text: String,
+}
+
+/// Arguments that fit the tool.
+#[derive(Debug, Clone)]
+pub struct Arguments {
+    /// What the tool gets.
+    pub admitted: String,
+    /// What the caller sent, where it differs.
+    pub sent: Option<String>,
+    /// Hash of the canonical form of what the caller sent.
+    pub hash: [u8; 32],
+}
+
+/// Names that a call goes by.
+#[derive(Debug, Clone)]
+pub struct Names {
+    /// The call.
+    pub name: CallName,
+    /// Agent's name or `main`.
+    pub node: String,
+    /// Turn, or `direct`.
+    pub turn: String,
+    /// The call's id within the turn.
+    pub call_id: String,
+    /// Id of the request.
+    pub request_id: String,
+    /// Whether the caller named neither execution nor turn.
+    pub is_unnamed: bool,
+}
+
+/// The tool of that name, or what is on offer instead.
+pub fn find<'a>(offers: &'a BTreeMap<String, Offer>, name: &str) -> Result<&'a Offer, Refusal> {
+    offers.get(name).ok_or_else(|| {
+        let names: Vec<&str> = offers.keys().map(String::as_str).collect();
+        Refusal { code: Code::ToolNotFound, text: near::not_found_text(name, &names) }
+    })
+}
+
+fn invalid(text: String) -> Refusal {
+    Refusal { code: Code::InvalidInput, text: format!("invalid input: {text}") }
+}
+
+/// Reads and checks the arguments of a model's call.
+pub fn check_call(offer: &Offer, call: &ModelCall) -> Result<Arguments, Refusal> {
+    match &call.arguments {
+        Ok(text) => check(offer, text.as_deref()),
+        Err(why) => Err(invalid(why.clone())),
+    }
+}
+
+/// Reads and checks arguments: never guessed at, never repaired.
+pub fn check(offer: &Offer, text: Option<&str>) -> Result<Arguments, Refusal> {
+    let bytes = text.map_or(0, str::len);
+    if bytes > ARGUMENT_BYTES_MAX {
+        return Err(invalid(format!("the arguments have {bytes} bytes, the limit is {ARGUMENT_BYTES_MAX}")));
+    }
+    let sent = Json::parse_arguments(text).map_err(invalid)?;
+    let admitted = offer.input.admit(&sent).map_err(invalid)?;
+    let hash = sent.hash();
+    let (admitted, sent) = (admitted.to_text(), sent.to_text());
+    let sent = (sent != admitted).then_some(sent);
+    Ok(Arguments { admitted, sent, hash })
+}
+
+/// The clocks of a call that is submitted now. `deadline_ms` is the caller's or the execution's.
+pub fn clocks(offer: &Offer, now_ms: i64, deadline_ms: Option<i64>) -> Clocks {
+    let descriptor = &offer.descriptor;
+    let span = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX / 4);
+    let latest = deadline_ms.unwrap_or(i64::MAX);
+    let queue_deadline_ms = now_ms + span(descriptor.queue_timeout_ms);
+    let whole = queue_deadline_ms + span(descriptor.total_timeout_ms);
+    Clocks {
+        submitted_at_ms: now_ms,
+        queue_deadline_ms: queue_deadline_ms.min(latest),
+        deadline_ms: whole.min(latest),
+        timeout_ms: descriptor.timeout_ms,
+        total_timeout_ms: descriptor.total_timeout_ms,
+        queue_timeout_ms: descriptor.queue_timeout_ms,
+    }
+}
+
+/// The job of an admitted call.
+pub fn job(
+    offer: &Offer,
+    arguments: &Arguments,
+    names: &Names,
+    clocks: Clocks,
+    caller: &Caller,
+    trace: TraceContext,
+) -> Job {
+    let descriptor = &offer.descriptor;
+    Job {
+        schema: SCHEMA,
+        features: Vec::new(),
+        name: Some(wire::CallName::from(&names.name)),
+        pool: offer.pool.clone(),
+        lane: LANE.to_owned(),
+        tool: descriptor.name.clone(),
+        descriptor_hash: offer.hash.clone(),
+        arguments: arguments.admitted.clone().into(),
+        arguments_sent: arguments.sent.clone().unwrap_or_default().into(),
+        arguments_hash: arguments.hash.to_vec().into(),
+        effect: wire::Effect::from(descriptor.effect).into(),
+        rerun: descriptor.rerun,
+        clocks: Some(clocks),
+        max_attempts: descriptor.max_attempts,
+        result_bytes_max: descriptor.result_bytes_max,
+        node: names.node.clone(),
+        turn: names.turn.clone(),
+        call_id: names.call_id.clone(),
+        idempotency_key: names.name.idempotency_key(),
+        caller: Some(caller.clone()),
+        trace: Some(trace),
+        dry_run: false,
+        as_of_ms: 0,
+        is_unnamed: names.is_unnamed,
+        request_id: names.request_id.clone(),
+        signature_key: String::new(),
+        signature: Vec::new().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::sync::Arc;
+    use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner};
+    use toolfleet_proto::effect::Effect;
+    use toolfleet_proto::schema::Schema;
+
+    fn offer() -> Offer {
+        let input_schema = json!({
+            "type": "object", "required": ["city"],
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer", "default": 3}},
+        });
+        Offer {
+            pool: "web".into(),
+            hash: "h".into(),
+            input: Arc::new(Schema::compile(&input_schema).unwrap()),
+            descriptor: Arc::new(Descriptor {
+                name: "weather".into(),
+                description: String::new(),
+                effect: Effect::Read,
+                rerun: false,
+                timeout_ms: 30_000,
+                queue_timeout_ms: 60_000,
+                total_timeout_ms: 90_000,
+                max_attempts: 3,
+                result_bytes_max: 1_000,
+                input_schema,
+                output_schema: None,
+                result: ResultForm::Text,
+                runner: Runner::Native,
+                tags: vec![],
+                presentation: None,
+            }),
+            is_live: true,
+        }
+    }
+
+    #[test]
+    fn defaults_are_filled_in_and_what_was_sent_is_kept() {
+        let arguments = check(&offer(), Some(r#"{"city":"Oslo"}"#)).unwrap();
+        assert_eq!(arguments.admitted, r#"{"city":"Oslo","days":3}"#);
+        assert_eq!(arguments.sent.as_deref(), Some(r#"{"city":"Oslo"}"#));
+        let whole = check(&offer(), Some(r#"{"city":"Oslo","days":3}"#)).unwrap();
+        assert_eq!(whole.sent, None);
+        let spaced = check(&offer(), Some(" { \"days\" : 3, \"city\":\"Oslo\" } ")).unwrap();
+        assert_eq!(spaced.hash, whole.hash, "the same arguments, however they are written");
+    }
+
+    #[test]
+    fn a_refusal_says_what_and_where() {
+        let text = |text: Option<&str>| check(&offer(), text).unwrap_err().text;
+        assert!(text(None).starts_with("invalid input: city: "), "{}", text(None));
+        assert!(text(Some(r#"{"city":5}"#)).starts_with("invalid input: city: "));
+        assert!(text(Some("{")).starts_with("invalid input: not valid JSON"), "{}", text(Some("{")));
+        let long = format!(r#"{{"city":"{}"}}"#, "x".repeat(ARGUMENT_BYTES_MAX));
+        assert!(text(Some(&long)).contains("the limit is 262144"));
+    }
+
+    #[test]
+    fn a_callers_deadline_shortens_every_clock() {
+        let free = clocks(&offer(), 1_000, None);
+        assert_eq!((free.queue_deadline_ms, free.deadline_ms), (61_000, 151_000));
+        let bound = clocks(&offer(), 1_000, Some(5_000));
+        assert_eq!((bound.queue_deadline_ms, bound.deadline_ms), (5_000, 5_000));
+    }
+
+    #[test]
+    fn an_unknown_tool_is_refused_with_what_is_on_offer() {
+        let offers = BTreeMap::from([("weather".to_owned(), offer())]);
+        assert!(find(&offers, "weather").is_ok());
+        let refusal = find(&offers, "Weather").unwrap_err();
+        assert_eq!(refusal.code, Code::ToolNotFound);
+        assert!(refusal.text.contains("weather"), "{}", refusal.text);
+    }
+}

@@ -1,0 +1,10 @@
+//! The coordinator's decisions, pure: no runtime, no clock, no randomness, no IO.
+
+pub mod admit;
+pub mod answer;
+pub mod catalog;
+pub mod formats;
+pub mod local;
+pub mod near;
+pub mod turn;
+pub mod wait;

@@ -1,0 +1,142 @@
+//! Refusals, probes and metrics of the API.
+
+use crate::asked::{failed, fleet, ok, problem};
+use reqwest::Method;
+use serde_json::json;
+use toolfleet_tests::{Http, subjects};
+
+const CALL: &str = "/v1/tools/nap/call";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_web_page_could_send_is_refused() {
+    let fleet = fleet().start().await.unwrap();
+    let http = fleet.http(0).unwrap();
+    let body = r#"{"input": {"ms": 1}}"#;
+    let post = || http.request(Method::POST, CALL).body(body);
+    for media_type in ["text/plain", "application/x-www-form-urlencoded", "application/jsonx"] {
+        let answer = http.send(post().header("content-type", media_type)).await.unwrap();
+        problem(&answer, 415, "media_type_unsupported");
+    }
+    problem(&http.send(post()).await.unwrap(), 415, "media_type_unsupported");
+
+    let json = || post().header("content-type", "application/json");
+    for host in ["evil.example", "localhost.evil.example:80", "10.0.0.1"] {
+        let answer = http.send(json().header("host", host)).await.unwrap();
+        problem(&answer, 403, "host_forbidden");
+        let list = http.request(Method::GET, "/v1/tools").header("host", host);
+        problem(&http.send(list).await.unwrap(), 403, "host_forbidden");
+    }
+    for origin in ["http://evil.example", "null", "https://127.0.0.1.evil.example"] {
+        let answer = http.send(json().header("origin", origin)).await.unwrap();
+        problem(&answer, 403, "origin_forbidden");
+    }
+    for origin in ["http://localhost:3000", "http://127.0.0.1:1"] {
+        ok(&http.send(json().header("origin", origin)).await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_faulty_call_is_refused_before_anything_is_queued() {
+    let fleet = fleet().start().await.unwrap();
+    let http = fleet.http(0).unwrap();
+    let refused = async |body: &str| http.post_text(CALL, body.to_owned()).await.unwrap();
+    for (input, issue) in [
+        (r"{}", "ms: required, but missing"),
+        (r#"{"ms":"5"}"#, "ms: expected integer, got string \"5\""),
+        (r#"{"ms":5,"deep":1}"#, "deep: not a known property"),
+        (r#"{"ms":5,"ledger":7}"#, "ledger: expected string or null, got number 7"),
+    ] {
+        let answer = refused(&format!("{{\"input\":{input}}}")).await;
+        let body = problem(&answer, 400, "invalid_input");
+        assert_eq!(body["detail"], format!("invalid input: {issue}"), "{input}");
+    }
+    let both = refused(r#"{"input":{"ms":"5","ledger":7}}"#).await;
+    let detail = problem(&both, 400, "invalid_input")["detail"].as_str().unwrap();
+    assert_eq!(detail.matches("; ").count(), 1, "both issues in one text: {detail}");
+    for text in [r#"{"input": {"ms": 1,}}"#, "", "[", r#"{"inputs": {}}"#] {
+        assert_eq!(refused(text).await.status, 400, "{text:?}");
+    }
+
+    let unknown = http.call("nab", json!({})).await.unwrap();
+    let detail = problem(&unknown, 404, "tool_not_found")["detail"].as_str().unwrap();
+    assert!(detail.contains("nap"), "near names are told: {detail}");
+    problem(&http.get("/v1/nothing").await.unwrap(), 404, "path_not_found");
+    problem(&http.get(CALL).await.unwrap(), 405, "method_not_allowed");
+
+    let long = "x".repeat(129);
+    let answer = http.call_as("nap", &long, "c", json!({"ms": 1})).await.unwrap();
+    let detail = problem(&answer, 422, "id_invalid")["detail"].as_str().unwrap();
+    assert!(detail.contains("129") && detail.contains("128"), "{detail}");
+
+    for stream in ["TF_V1_JOBS", "TF_V1_RESULTS", "TF_V1_STARTS"] {
+        let found = subjects(fleet.broker(), stream, ">").await.unwrap();
+        assert!(found.is_empty(), "{stream} is not empty: {found:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_and_arguments_have_a_size() {
+    let fleet = fleet().start().await.unwrap();
+    let http = fleet.http(0).unwrap();
+    let echo = "/v1/tools/bench-echo/call";
+    let padded = |bytes: usize| format!("{{\"input\":{{\"p\":\"{}\"}}}}", "x".repeat(bytes));
+    let answer = http.post_text(echo, padded(4 * 1024 * 1024)).await.unwrap();
+    problem(&answer, 413, "body_too_large");
+    let answer = http.post_text(echo, padded(256 * 1024)).await.unwrap();
+    let detail = problem(&answer, 400, "invalid_input")["detail"].as_str().unwrap();
+    assert!(detail.contains("262,144") || detail.contains("262144"), "{detail}");
+    let answer = http.post_text(echo, padded(100 * 1024)).await.unwrap();
+    assert_eq!(ok(&answer)["isResultTruncated"], false);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_and_metrics_are_on_the_admin_address() {
+    let fleet = fleet().start().await.unwrap();
+    let (http, admin) = (fleet.http(0).unwrap(), fleet.admin(0).unwrap());
+    ok(&http.call("nap", json!({"ms": 1})).await.unwrap());
+    failed(&http.call("panicker", json!({})).await.unwrap(), "tool_error");
+    for probe in ["/livez", "/readyz", "/startupz"] {
+        let answer = admin.get(probe).await.unwrap();
+        assert_eq!(answer.status, 200, "{probe}: {}", answer.text);
+        assert_ne!(http.get(probe).await.unwrap().status, 200, "{probe} is not on the API");
+    }
+    let page = admin.get("/metrics").await.unwrap();
+    assert_eq!(page.status, 200);
+    assert!(page.text.contains("# TYPE toolfleet_"), "{}", page.text);
+    assert!(page.text.contains("toolfleet_calls_submitted_total"), "{}", page.text);
+    for secret in ["executionId", "main:direct"] {
+        assert!(!page.text.contains(secret), "ids are no labels: {}", page.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_counts_what_it_finished() {
+    // The address must be known: a worker does not tell it.
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = held.local_addr().unwrap();
+    drop(held);
+    let fleet = fleet()
+        .env("TOOLFLEET_WORKER__ADMIN_LISTEN", address.to_string())
+        .start()
+        .await
+        .unwrap();
+    let http = fleet.http(0).unwrap();
+    for _ in 0..3 {
+        ok(&http.call("nap", json!({"ms": 1})).await.unwrap());
+    }
+    failed(&http.call("panicker", json!({})).await.unwrap(), "tool_error");
+    let admin = Http::new(format!("http://{address}")).unwrap();
+    assert_eq!(admin.get("/readyz").await.unwrap().status, 200);
+    let page = admin.get("/metrics").await.unwrap().text;
+    let finished = |tool: &str, outcome: &str| {
+        page.lines()
+            .filter(|line| line.starts_with("toolfleet_jobs_finished_total{"))
+            .find(|line| {
+                line.contains(&format!("\"{tool}\"")) && line.contains(&format!("\"{outcome}\""))
+            })
+            .and_then(|line| line.rsplit(' ').next())
+            .map(str::to_owned)
+    };
+    assert_eq!(finished("nap", "ok").as_deref(), Some("3"), "{page}");
+    assert_eq!(finished("panicker", "tool_error").as_deref(), Some("1"), "{page}");
+}

@@ -1,0 +1,138 @@
+//! Workers that are killed or paused in the middle of a call.
+
+use crate::asked::{SOON, failed, fleet, nap, ok};
+use serde_json::json;
+use toolfleet_proto::name::CallName;
+use toolfleet_tests::{Announcements, Fleet, call_name, messages, until};
+
+/// A call of a turn of its own that is running, and the process that runs it.
+async fn running(
+    fleet: &Fleet,
+    tool: &'static str,
+    ms: u64,
+) -> (tokio::task::JoinHandle<anyhow::Result<toolfleet_tests::Answer>>, u32) {
+    let ledger = fleet.ledger("loss");
+    let (http, input) = (fleet.http(0).unwrap(), nap(ms, &ledger));
+    let call = tokio::spawn(async move { http.call_as(tool, "loss", "c", input).await });
+    let pid = ledger.started(1, SOON).await.unwrap();
+    (call, pid)
+}
+
+fn name() -> CallName {
+    CallName::direct("default", "loss", "main", "c")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_whose_worker_is_killed_ends_by_its_second_attempt() {
+    let mut fleet = fleet().workers(2).start().await.unwrap();
+    let heard = Announcements::listen(fleet.broker()).await.unwrap();
+    let (call, pid) = running(&fleet, "nap", 1_000).await;
+    let holder = fleet.worker_of(pid).unwrap();
+    fleet.workers[holder].kill().await.unwrap();
+
+    let answer = call.await.unwrap().unwrap();
+    let body = ok(&answer);
+    assert_eq!((&body["attempts"], &body["result"]), (&json!(2), &json!(2)));
+    assert_eq!(call_name(body).unwrap(), name());
+    let ledger = fleet.ledger("loss");
+    assert_eq!(ledger.starts().len(), 2, "{:?}", ledger.lines());
+    assert_eq!(ledger.ends(), [(2, fleet.workers[1 - holder].pid())]);
+    assert_eq!(fleet.results_of(&name()).await.unwrap(), 1);
+    assert_eq!(heard.of(&name()), 1);
+    let stored = fleet.result(&name()).await.unwrap();
+    assert_eq!((stored.attempts, stored.attempt.unwrap().number), (2, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_waits_for_a_worker_that_comes_later() {
+    let mut fleet = fleet().start().await.unwrap();
+    let (call, _) = running(&fleet, "nap", 700).await;
+    fleet.workers[0].restart().await.unwrap();
+    let answer = call.await.unwrap().unwrap();
+    assert_eq!(ok(&answer)["attempts"], 2);
+    assert_eq!(fleet.ledger("loss").starts().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_whose_worker_is_killed_is_not_started_again() {
+    let mut fleet = fleet().workers(2).start().await.unwrap();
+    let heard = Announcements::listen(fleet.broker()).await.unwrap();
+    let (call, pid) = running(&fleet, "nap-write", 1_000).await;
+    let holder = fleet.worker_of(pid).unwrap();
+    fleet.workers[holder].kill().await.unwrap();
+
+    let answer = call.await.unwrap().unwrap();
+    let body = failed(&answer, "outcome_unknown");
+    let text = body["text"].as_str().unwrap();
+    assert!(text.starts_with("Tool error: outcome unknown: nap-write started at 20"), "{text}");
+    let end = " and its worker was lost; it may have taken effect. Do not call it again with the \
+               same input before that is checked.";
+    assert!(text.ends_with(end), "{text}");
+    let ledger = fleet.ledger("loss");
+    assert_eq!(ledger.lines().len(), 1, "it started once and never ended: {:?}", ledger.lines());
+    assert_eq!(fleet.results_of(&name()).await.unwrap(), 1);
+    assert_eq!(heard.of(&name()), 1);
+
+    // Handed in again it gets the same result, and still does not run.
+    let http = fleet.http(0).unwrap();
+    let again = http.call_as("nap-write", "loss", "c", nap(1_000, &ledger)).await.unwrap();
+    assert_eq!(failed(&again, "outcome_unknown")["text"], body["text"]);
+    assert_eq!(ledger.starts().len(), 1);
+    let starts = fleet.broker().prefix().starts_stream();
+    assert_eq!(messages(fleet.broker(), &starts, ">").await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_wakes_after_its_lease_changes_nothing() {
+    let fleet = fleet().workers(2).start().await.unwrap();
+    let heard = Announcements::listen(fleet.broker()).await.unwrap();
+    let (call, pid) = running(&fleet, "nap", 1_500).await;
+    let holder = fleet.worker_of(pid).unwrap();
+    fleet.workers[holder].pause().unwrap();
+    let answer = call.await.unwrap().unwrap();
+    assert_eq!(ok(&answer)["attempts"], 2);
+    let before = fleet.result(&name()).await.unwrap();
+
+    fleet.workers[holder].resume().unwrap();
+    // It takes calls again: whatever it had to say of the old one is said by then.
+    let (http, later) = (fleet.http(0).unwrap(), fleet.ledger("later"));
+    until("the woken worker runs a call", SOON, async || {
+        ok(&http.call("nap", nap(5, &later)).await.ok()?);
+        later.starts().iter().any(|(_, runner)| *runner == pid).then_some(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(fleet.result(&name()).await.unwrap(), before);
+    assert_eq!(fleet.results_of(&name()).await.unwrap(), 1);
+    assert_eq!(heard.of(&name()), 1);
+    assert_eq!(fleet.ledger("loss").starts().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drained_worker_finishes_what_it_runs() {
+    let mut fleet = fleet().start().await.unwrap();
+    let (call, _) = running(&fleet, "nap-write", 1_000).await;
+    let status = fleet.workers[0].terminate().await.unwrap();
+    assert!(status.success(), "{status}");
+    let answer = call.await.unwrap().unwrap();
+    assert_eq!(ok(&answer)["attempts"], 1);
+    assert_eq!(fleet.ledger("loss").lines().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_takes_its_workers_down_ends_as_a_dead_letter() {
+    let mut fleet = fleet().start().await.unwrap();
+    let ledger = fleet.ledger("loss");
+    let (call, _) = running(&fleet, "nap", 20_000).await;
+    for attempt in 1..=3 {
+        ledger.started(attempt, SOON).await.unwrap();
+        fleet.workers[0].restart().await.unwrap();
+    }
+    let answer = call.await.unwrap().unwrap();
+    let body = failed(&answer, "tool_crashed");
+    assert_eq!(body["text"], "Tool error: nap lost its worker in each of 3 attempts");
+    assert_eq!(ledger.starts().len(), 3, "{:?}", ledger.lines());
+    let dead = fleet.broker().prefix().dead_stream();
+    assert_eq!(messages(fleet.broker(), &dead, ">").await.unwrap().len(), 1);
+    assert_eq!(fleet.results_of(&name()).await.unwrap(), 1);
+}

@@ -1,0 +1,153 @@
+//! A fleet of one test.
+
+use crate::builder::{Builder, coordinator_http};
+use crate::http::Http;
+use crate::ledger::Ledger;
+use crate::member::{Member, Recipe};
+use crate::streams::subjects;
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use tokio::sync::SemaphorePermit;
+use toolfleet_io::broker::Broker;
+use toolfleet_io::child::{NatsServer, RedisServer, log_tail};
+use toolfleet_io::ending;
+use toolfleet_proto::name::CallName;
+use toolfleet_proto::wire::CallResult;
+
+/// Servers, coordinators and workers of one test. All of it is killed when dropped; where the test
+/// fails, the ends of all logs are shown first.
+pub struct Fleet {
+    /// `toolfleet serve`.
+    pub coordinators: Vec<Member>,
+    /// The workers.
+    pub workers: Vec<Member>,
+    /// The broker.
+    pub nats: NatsServer,
+    /// The lease store.
+    pub redis: RedisServer,
+    broker: Broker,
+    logs: Vec<(String, PathBuf)>,
+    folder: TempDir,
+    _turn: SemaphorePermit<'static>,
+}
+
+/// What a fleet has before its own processes run.
+pub(crate) struct Parts {
+    pub(crate) folder: TempDir,
+    pub(crate) nats: NatsServer,
+    pub(crate) redis: RedisServer,
+    pub(crate) broker: Broker,
+    pub(crate) turn: SemaphorePermit<'static>,
+}
+
+impl Fleet {
+    /// A fleet to be made.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn of(parts: Parts) -> Fleet {
+        let logs = vec![
+            ("nats-server".to_owned(), parts.nats.log().to_path_buf()),
+            ("redis-server".to_owned(), parts.redis.log().to_path_buf()),
+        ];
+        Fleet {
+            coordinators: Vec::new(),
+            workers: Vec::new(),
+            nats: parts.nats,
+            redis: parts.redis,
+            broker: parts.broker,
+            logs,
+            folder: parts.folder,
+            _turn: parts.turn,
+        }
+    }
+
+    /// Starts processes side by side and takes each in.
+    pub(crate) async fn start(
+        &mut self,
+        recipes: Vec<Recipe>,
+        add: impl Fn(&mut Fleet, Member),
+    ) -> anyhow::Result<()> {
+        let started = futures::future::try_join_all(recipes.into_iter().map(Member::start)).await?;
+        for member in started {
+            add(self, member);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add_coordinator(&mut self, member: Member) {
+        let name = format!("coordinator-{}", self.coordinators.len());
+        self.logs.push((name, member.log().to_path_buf()));
+        self.coordinators.push(member);
+    }
+
+    pub(crate) fn add_worker(&mut self, member: Member) {
+        let name = format!("worker-{}", self.workers.len());
+        self.logs.push((name, member.log().to_path_buf()));
+        self.workers.push(member);
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A ledger for the tools of this fleet.
+    pub fn ledger(&self, name: &str) -> Ledger {
+        Ledger::at(self.dir().join(format!("{name}.ledger")))
+    }
+
+    /// A client of a coordinator as it runs now: a restart may change its port.
+    pub fn http(&self, coordinator: usize) -> anyhow::Result<Http> {
+        coordinator_http(&self.coordinators[coordinator])
+    }
+
+    /// A client of the probes and metrics of a coordinator.
+    pub fn admin(&self, coordinator: usize) -> anyhow::Result<Http> {
+        let ready = self.coordinators[coordinator].ready();
+        Http::new(ready["admin"].as_str().context("the ready file has no admin")?)
+    }
+
+    /// The test's own connection to the broker.
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// The position of the worker with this process id.
+    pub fn worker_of(&self, pid: u32) -> anyhow::Result<usize> {
+        let found = self.workers.iter().position(|worker| worker.pid() == pid);
+        found.with_context(|| format!("no worker has the process id {pid}"))
+    }
+
+    /// The stored result of a call.
+    pub async fn result(&self, name: &CallName) -> anyhow::Result<CallResult> {
+        let result = ending::read_result(&self.broker, name).await?;
+        result.with_context(|| format!("{name} has no stored result"))
+    }
+
+    /// How many results of a call are stored.
+    pub async fn results_of(&self, name: &CallName) -> anyhow::Result<usize> {
+        let prefix = self.broker.prefix();
+        let subject = prefix.result(name);
+        let found = subjects(&self.broker, &prefix.results_stream(), &subject).await?;
+        Ok(found.get(&subject).copied().unwrap_or_default())
+    }
+
+    /// A connection to the lease store.
+    pub async fn redis_connection(&self) -> anyhow::Result<redis::aio::MultiplexedConnection> {
+        let client = redis::Client::open(self.redis.url())?;
+        Ok(client.get_multiplexed_async_connection().await?)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for (name, path) in &self.logs {
+                eprintln!("---- the end of {name}:\n{}", log_tail(path));
+            }
+        }
+    }
+}
