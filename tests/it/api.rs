@@ -115,11 +115,8 @@ async fn a_worker_counts_what_it_finished() {
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = held.local_addr().unwrap();
     drop(held);
-    let fleet = fleet()
-        .env("TOOLFLEET_WORKER__ADMIN_LISTEN", address.to_string())
-        .start()
-        .await
-        .unwrap();
+    let fleet =
+        fleet().env("TOOLFLEET_WORKER__ADMIN_LISTEN", address.to_string()).start().await.unwrap();
     let http = fleet.http(0).unwrap();
     for _ in 0..3 {
         ok(&http.call("nap", json!({"ms": 1})).await.unwrap());

@@ -63,7 +63,11 @@ fn pid(value: &Value) -> Pid {
 fn all_pids(ready: &Value) -> Vec<Pid> {
     let pids = &ready["pids"];
     let workers = pids["workers"].as_array().unwrap().iter();
-    [&pids["nats"], &pids["redis"], &pids["coordinator"]].into_iter().chain(workers).map(pid).collect()
+    [&pids["nats"], &pids["redis"], &pids["coordinator"]]
+        .into_iter()
+        .chain(workers)
+        .map(pid)
+        .collect()
 }
 
 async fn until_gone(pids: &[Pid], within: Duration) {
@@ -78,7 +82,8 @@ async fn until_gone(pids: &[Pid], within: Duration) {
 async fn a_fleet_comes_serves_and_ends_in_order() {
     let mut dev = Dev::start().await;
     let ready = dev.member.ready_now();
-    for (key, scheme) in [("http", "http"), ("admin", "http"), ("nats", "nats"), ("redis", "redis")] {
+    for (key, scheme) in [("http", "http"), ("admin", "http"), ("nats", "nats"), ("redis", "redis")]
+    {
         let start = format!("{scheme}://127.0.0.1:");
         assert!(ready[key].as_str().is_some_and(|url| url.starts_with(&start)), "{key}: {ready}");
     }

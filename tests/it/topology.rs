@@ -57,7 +57,10 @@ async fn a_check_makes_nothing_and_names_what_is_missing() {
     let Error::Different(faults) = &error else { panic!("{error}") };
     assert_eq!(faults.len(), 9, "{error}");
     for name in ["TF_V1_JOBS", "TF_V1_RESULTS", "TF_V1_STARTS", "TF_V1_SPEND", "TF_V1_TOOLS"] {
-        assert!(faults.iter().any(|fault| fault.contains(&format!("{name} is missing"))), "{error}");
+        assert!(
+            faults.iter().any(|fault| fault.contains(&format!("{name} is missing"))),
+            "{error}"
+        );
     }
     let results = empty.broker.prefix().results_stream();
     assert!(empty.broker.jetstream().get_stream(&results).await.is_err(), "nothing was made");

@@ -70,7 +70,10 @@ async fn a_call_is_one_tree_down_to_its_process() {
     assert_eq!(claim.parent_span_id, publish.span_id);
     assert_eq!(process.parent_span_id, publish.span_id);
     assert_eq!((publish.kind.as_str(), process.kind.as_str()), ("producer", "consumer"));
-    assert_eq!((call.service.as_str(), process.service.as_str()), ("toolfleet", "toolfleet-worker"));
+    assert_eq!(
+        (call.service.as_str(), process.service.as_str()),
+        ("toolfleet", "toolfleet-worker")
+    );
     assert_eq!(process.attributes.get("toolfleet.attempt").map(String::as_str), Some("1"));
     assert!(own.iter().all(|span| !span.status_error));
 

@@ -37,10 +37,7 @@ async fn every_call_of_a_turn_is_answered_in_its_order() {
     assert_eq!(content(1), "Tool error: exited with code 3: no luck");
     assert!(content(2).starts_with("Tool error: "), "{}", content(2));
     assert!(content(2).contains("no-such-tool") && content(2).contains("nap"), "{}", content(2));
-    assert_eq!(
-        content(3),
-        "Tool error: invalid input: ms: expected integer, got string \"soon\""
-    );
+    assert_eq!(content(3), "Tool error: invalid input: ms: expected integer, got string \"soon\"");
     assert_eq!(content(4), r#"{"n": 1.50}"#.replace(' ', ""));
 
     let calls = body["calls"].as_array().unwrap();

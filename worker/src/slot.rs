@@ -185,13 +185,14 @@ impl Puller {
         answer: async_nats::Message,
         deliver: &mut impl FnMut(Message, Slot),
     ) {
-        let number = answer.subject.rsplit('.').next().and_then(|n| n.parse::<u64>().ok());
-        let Some(number) = number else { return };
+        // A status comes on the pull's own inbox; a job keeps the subject that it was published on.
+        let number = answer.subject.strip_prefix(self.inbox.as_str()).and_then(|rest| rest.strip_prefix('.'));
+        let number = number.and_then(|number| number.parse().ok()).unwrap_or(0);
         match answer.status {
             // A pull that was given up may still be answered: the job gets a slot all the same,
             // and fewer are asked for until it is over.
             None => {
-                self.pulls.delivered(number);
+                self.pulls.delivered();
                 let message = Message { message: answer, context: self.context() };
                 deliver(message, self.slots.take());
             }

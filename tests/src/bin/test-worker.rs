@@ -9,12 +9,8 @@ use toolfleet_worker::spend::Amount;
 use toolfleet_worker::{Context, Tool, ToolError, ToolSpec, process};
 
 fn main() -> ExitCode {
-    let tools = process::Tools::new()
-        .with(Nap)
-        .with(NapWrite)
-        .with(Spender)
-        .with(Panicker)
-        .with(Big);
+    let tools =
+        process::Tools::new().with(Nap).with(NapWrite).with(Spender).with(Panicker).with(Big);
     process::main(tools)
 }
 

@@ -1,11 +1,11 @@
 //! Open pull requests against free slots (DESIGN 4.2 step 1): together they never exceed the slots.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Open pulls by number. Instants are milliseconds of the boot clock.
 #[derive(Debug, Default)]
 pub struct Pulls {
-    open: HashMap<u64, Pull>,
+    open: BTreeMap<u64, Pull>,
     next: u64,
 }
 
@@ -36,12 +36,14 @@ impl Pulls {
         self.next
     }
 
-    /// A job came for a pull. `false`: no such pull is open, so no slot was kept for it.
-    pub fn delivered(&mut self, number: u64) -> bool {
-        let Some(pull) = self.open.get_mut(&number) else { return false };
+    /// A job came. It does not say for which pull: the broker serves the oldest first. `false`: none
+    /// is open, so no slot was kept for it.
+    pub fn delivered(&mut self) -> bool {
+        let Some(mut oldest) = self.open.first_entry() else { return false };
+        let pull = oldest.get_mut();
         pull.remaining = pull.remaining.saturating_sub(1);
         if pull.remaining == 0 {
-            self.open.remove(&number);
+            oldest.remove();
         }
         true
     }
@@ -72,14 +74,14 @@ mod tests {
     fn pulls_and_running_calls_never_exceed_the_slots() {
         let mut pulls = Pulls::default();
         assert_eq!(pulls.wanted(8, 0), 8);
-        let number = pulls.opened(8, 1_000);
+        pulls.opened(8, 1_000);
         assert_eq!(pulls.wanted(8, 0), 0);
         for running in 1..=8 {
-            assert!(pulls.delivered(number));
+            assert!(pulls.delivered());
             assert_eq!(pulls.outstanding() + running, 8);
             assert_eq!(pulls.wanted(8, running), 0);
         }
-        assert!(!pulls.delivered(number), "a ninth has no slot");
+        assert!(!pulls.delivered(), "a ninth has no slot");
     }
 
     #[test]
@@ -97,7 +99,7 @@ mod tests {
     fn a_pull_that_ended_frees_what_it_kept() {
         let mut pulls = Pulls::default();
         let number = pulls.opened(4, 1_000);
-        pulls.delivered(number);
+        pulls.delivered();
         pulls.ended(number);
         assert_eq!(pulls.wanted(4, 1), 3);
         pulls.opened(3, 1_000);
