@@ -4,11 +4,15 @@
 //! [`api`] is its HTTP edge; [`cli`] is `toolfleet`.
 
 pub mod api;
+mod cancel;
 mod catalog;
 pub mod cli;
 mod core;
 mod deliver;
+mod direct;
+mod executions;
 mod measure;
+mod reading;
 pub mod service;
 mod submit;
 mod turn;

@@ -2,6 +2,7 @@
 
 use crate::catalog::Tools;
 use crate::deliver::Deliver;
+use crate::executions::Executions;
 use crate::measure::Measures;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,8 @@ pub struct Parts {
     pub(crate) catalog: Tools,
     /// Results.
     pub(crate) deliver: Deliver,
+    /// Records of executions.
+    pub(crate) executions: Executions,
     /// Counters.
     pub(crate) measures: Measures,
 }
@@ -81,6 +84,7 @@ impl Coordinator {
         let _ = tokio::time::timeout(Duration::from_secs(5), catalog.loaded()).await;
         let coordinator = Coordinator(Arc::new(Parts {
             deliver: Deliver::new(broker.clone()),
+            executions: Executions::new(broker.clone()),
             broker,
             store,
             clock,

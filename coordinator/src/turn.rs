@@ -1,18 +1,22 @@
 //! A turn: every call of a model's message to its one result, in order (CONTRACT 3, DESIGN 6).
 
-use crate::core::admit::{self, Names, Refusal};
+use crate::cancel::call_name;
+use crate::core::admit::{self, Arguments, Names, Refusal};
 use crate::core::answer::Ended;
 use crate::core::catalog::Offer;
-use crate::core::formats::{Message, ModelCall, OPENAI_CHAT, openai_chat};
+use crate::core::execution::{CallRecord, Execution, Taken, TurnRecord, Wishes};
+use crate::core::formats::{self, Answered, Message, ModelCall};
 use crate::core::{local, turn};
 use crate::service::Coordinator;
 use crate::submit::NotAccepted;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
+use toolfleet_io::ending;
 use toolfleet_io::telemetry::{self, spans};
 use toolfleet_proto::code::Code;
-use toolfleet_proto::limit::PARALLEL_CALLS_MAX;
+use toolfleet_proto::descriptor::hex;
+use toolfleet_proto::effect::Effect;
 use toolfleet_proto::name::CallName;
 use toolfleet_proto::wire::{Caller, TraceContext};
 use tracing::{Instrument as _, Span};
@@ -25,6 +29,9 @@ pub const NODE_MAIN: &str = "main";
 pub const TENANT: &str = "default";
 /// The actor, until there is authentication (DESIGN 10).
 pub const ACTOR: &str = "local";
+/// What a model reads where a call's name was used before with other arguments.
+pub const CONFLICT_TEXT: &str =
+    "the same call was handed in before with other arguments; give the new call an id of its own";
 
 /// A turn, named and ready to run.
 pub struct Turn {
@@ -38,16 +45,8 @@ pub struct Turn {
     pub deadline_ms: Option<i64>,
     /// Id of the request.
     pub request_id: String,
-    /// The caller's trace context.
-    pub trace: TraceContext,
-}
-
-/// Why a turn is answered with an error as a whole. Posted again under its name it loses nothing.
-pub struct Failed {
-    /// The turn's name.
-    pub turn: String,
-    /// Why.
-    pub reason: NotAccepted,
+    /// The caller's baggage.
+    pub baggage: String,
 }
 
 /// The caller, until there is authentication.
@@ -55,138 +54,386 @@ pub fn local_caller() -> Caller {
     Caller { actor: ACTOR.to_owned(), owner: ACTOR.to_owned(), ..Caller::default() }
 }
 
-/// Runs a turn to its answer. To be run in a task of its own: a caller that goes away changes
-/// nothing.
-pub async fn run(coordinator: Coordinator, turn: Turn) -> Result<Value, Failed> {
-    let span = spans::turn(&turn.execution, &turn.name);
-    telemetry::set_parent(&span, &turn.trace.traceparent, &turn.trace.tracestate);
-    run_in(coordinator, turn, span.clone()).instrument(span).await
+/// How many calls of a request are still to become durable.
+#[derive(Clone)]
+pub struct Durable {
+    open: Arc<watch::Sender<usize>>,
 }
 
-async fn run_in(coordinator: Coordinator, turn: Turn, span: Span) -> Result<Value, Failed> {
-    let turn = Arc::new(turn);
+/// One call that is to become durable. Dropped, it counts as durable: it has ended.
+pub struct Pending {
+    durable: Option<Durable>,
+}
+
+impl Durable {
+    /// Not known yet how many; [`Durable::expect`] says it.
+    pub fn new() -> Durable {
+        Durable { open: Arc::new(watch::channel(usize::MAX).0) }
+    }
+
+    /// So many calls are to become durable.
+    pub fn expect(&self, calls: usize) -> Vec<Pending> {
+        self.open.send_replace(calls);
+        (0..calls).map(|_| Pending { durable: Some(self.clone()) }).collect()
+    }
+
+    /// Waits until all are. Cancel safe.
+    pub async fn all(&self) {
+        let mut open = self.open.subscribe();
+        let _ = open.wait_for(|open| *open == 0).await;
+    }
+}
+
+impl Pending {
+    /// It is durable.
+    pub fn done(&mut self) {
+        if let Some(durable) = self.durable.take() {
+            durable.open.send_modify(|open| *open = open.saturating_sub(1));
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.done();
+    }
+}
+
+/// One fleet call of a turn.
+struct OneCall {
+    names: Names,
+    tool: String,
+    provider_id: Option<String>,
+    checked: Result<(Offer, Arguments), Refusal>,
+    arguments_hash: [u8; 32],
+}
+
+/// Runs a turn to its answer, under the turn's span. To be run in a task of its own: a caller that
+/// goes away changes nothing.
+///
+/// # Errors
+/// Where the broker is silent or the queue full. Posted again under its name it loses nothing.
+pub async fn run(
+    coordinator: Coordinator,
+    turn: Turn,
+    durable: Durable,
+    span: Span,
+) -> Result<Value, NotAccepted> {
+    run_in(coordinator, turn, durable, span.clone()).instrument(span).await
+}
+
+async fn run_in(
+    coordinator: Coordinator,
+    turn: Turn,
+    durable: Durable,
+    span: Span,
+) -> Result<Value, NotAccepted> {
+    let unavailable = |error: toolfleet_io::broker::Error| NotAccepted::Unavailable(error.to_string());
+    let before = coordinator.executions.get(TENANT, &turn.execution).await.map_err(unavailable)?;
+    let (calls, left_to_loop) = split(&coordinator, &turn, before.as_ref());
+    let (record, taken) =
+        take_in(&coordinator, &turn, &calls, &left_to_loop).await.map_err(unavailable)?;
+    let pending = durable.expect(calls.len());
+    let deadline_ms = [turn.deadline_ms, record.deadline_ms].into_iter().flatten().min();
+    let shared = Arc::new(Shared {
+        coordinator,
+        deadline_ms,
+        baggage: turn.baggage.clone(),
+        parallel: Semaphore::new(usize::try_from(record.max_parallel_calls).unwrap_or(1)),
+        record,
+    });
+    let mut running = Vec::new();
+    for ((call, taken), pending) in calls.into_iter().zip(taken).zip(pending) {
+        let one = Arc::clone(&shared).one(call, taken, pending);
+        running.push(tokio::spawn(one.instrument(span.clone())));
+    }
+    let mut ended = Vec::with_capacity(running.len());
+    for handle in running {
+        let result = handle.await.map_err(|error| {
+            NotAccepted::Unavailable(format!("a call's task ended: {error}"))
+        })?;
+        ended.push(result?);
+    }
+    Ok(answer(&turn.execution, &turn.name, &turn.message.format, &ended, &left_to_loop))
+}
+
+/// One call's end with the id that goes back to the provider.
+pub type EndedCall = (Option<String>, Ended);
+
+/// The answer to a turn that is done.
+pub fn answer(
+    execution: &str,
+    turn: &str,
+    format: &str,
+    ended: &[EndedCall],
+    left_to_loop: &[Value],
+) -> Value {
+    let texts: Vec<String> = ended.iter().map(|(_, ended)| ended.model_text()).collect();
+    let answered: Vec<Answered<'_>> = ended
+        .iter()
+        .zip(&texts)
+        .map(|((provider_id, ended), text)| Answered {
+            id: provider_id.as_deref().unwrap_or(&ended.call_id),
+            text,
+            is_error: ended.code.is_some(),
+        })
+        .collect();
+    json!({
+        "executionId": execution,
+        "turn": turn,
+        "state": "done",
+        "replayed": ended.iter().any(|(_, ended)| ended.is_replayed),
+        "format": format,
+        "messages": formats::render(format, &answered),
+        "local": left_to_loop,
+        "pending": [],
+        "calls": ended.iter().map(|(_, ended)| ended.entry()).collect::<Vec<_>>(),
+    })
+}
+
+/// The turn's calls, checked, apart from those that the loop runs itself.
+fn split(
+    coordinator: &Coordinator,
+    turn: &Turn,
+    record: Option<&Execution>,
+) -> (Vec<OneCall>, Vec<Value>) {
+    let offers = coordinator.catalog.offers();
     let ids: Vec<Option<&str>> = turn.message.calls.iter().map(|call| call.id.as_deref()).collect();
     let call_ids = turn::call_ids(&turn.name, &ids);
-    let parallel = Arc::new(Semaphore::new(PARALLEL_CALLS_MAX));
-    let mut running = Vec::new();
-    let mut left_to_loop = Vec::new();
-    for (position, call) in turn.message.calls.iter().enumerate() {
-        if local::is_local(&turn.message.local_tools, &call.name) {
+    let (mut calls, mut left_to_loop) = (Vec::new(), Vec::new());
+    for (position, (call, call_id)) in turn.message.calls.iter().zip(call_ids).enumerate() {
+        let is_local = local::is_local(&turn.message.local_tools, &call.name)
+            || record.is_some_and(|record| local::is_local(&record.local_tools, &call.name));
+        if is_local {
             left_to_loop.push(json!({"id": call.id, "name": call.name, "position": position}));
             continue;
         }
-        let one = one_call(coordinator.clone(), Arc::clone(&turn), position, call_ids[position].clone(), Arc::clone(&parallel));
-        running.push((position, tokio::spawn(one.instrument(span.clone()))));
-    }
-    let (mut messages, mut calls, mut is_replayed) = (Vec::new(), Vec::new(), false);
-    for (position, handle) in running {
-        let ended = match handle.await {
-            Ok(Ok(ended)) => ended,
-            Ok(Err(reason)) => return Err(Failed { turn: turn.name.clone(), reason }),
-            Err(error) => {
-                let text = format!("the call's task ended: {error}");
-                Ended::refused(Code::Internal, &text, REFUSAL_BYTES_MAX)
-            }
+        let checked = check(&offers, call, record);
+        let arguments_hash = match &checked {
+            Ok((_, arguments)) => arguments.hash,
+            Err(_) => admit::hash_unchecked(call),
         };
-        is_replayed |= ended.is_replayed;
-        let provider_id = turn.message.calls[position].id.as_deref();
-        let answered_id = provider_id.unwrap_or(&call_ids[position]);
-        messages.push(openai_chat::render(Some(answered_id), &ended.model_text()));
-        calls.push(ended.entry());
+        let names = Names {
+            name: CallName::of_turn(TENANT, &turn.execution, NODE_MAIN, &turn.name, &call_id),
+            node: NODE_MAIN.to_owned(),
+            turn: turn.name.clone(),
+            call_id,
+            request_id: turn.request_id.clone(),
+            is_unnamed: false,
+        };
+        calls.push(OneCall {
+            names,
+            tool: call.name.clone(),
+            provider_id: call.id.clone(),
+            checked,
+            arguments_hash,
+        });
     }
-    Ok(json!({
-        "executionId": turn.execution,
-        "turn": turn.name,
-        "state": "done",
-        "replayed": is_replayed,
-        "format": OPENAI_CHAT,
-        "messages": messages,
-        "local": left_to_loop,
-        "pending": [],
-        "calls": calls,
-    }))
+    (calls, left_to_loop)
 }
 
-async fn one_call(
-    coordinator: Coordinator,
-    turn: Arc<Turn>,
-    position: usize,
-    call_id: String,
-    parallel: Arc<Semaphore>,
-) -> Result<Ended, NotAccepted> {
-    let call = &turn.message.calls[position];
-    let names = Names {
-        name: CallName::of_turn(TENANT, &turn.execution, NODE_MAIN, &turn.name, &call_id),
-        node: NODE_MAIN.to_owned(),
-        turn: turn.name.clone(),
-        call_id,
-        request_id: turn.request_id.clone(),
-        is_unnamed: false,
-    };
-    let mut ended = match admit_and_run(&coordinator, &turn, call, &names, &parallel).await {
-        Ok(ended) => ended,
-        Err(Stopped::Refused(refusal)) => {
-            coordinator.measures.rejected(refusal.code.as_str());
-            Ended::refused(refusal.code, &refusal.text, REFUSAL_BYTES_MAX)
+fn check(
+    offers: &crate::catalog::Offers,
+    call: &ModelCall,
+    record: Option<&Execution>,
+) -> Result<(Offer, Arguments), Refusal> {
+    let offer = admit::find(offers, &call.name)?;
+    admit::allow(record, offers, &call.name)?;
+    let arguments = admit::check_call(offer, call)?;
+    Ok((offer.clone(), arguments))
+}
+
+impl OneCall {
+    fn record(&self) -> CallRecord {
+        let offer = self.checked.as_ref().ok().map(|(offer, _)| offer);
+        CallRecord {
+            call: self.names.name.call.clone(),
+            call_id: self.names.call_id.clone(),
+            provider_id: self.provider_id.clone(),
+            tool: self.tool.clone(),
+            arguments_hash: hex(&self.arguments_hash),
+            effect: offer.map_or("", |offer| offer.descriptor.effect.as_str()).to_owned(),
+            pool: offer.map_or_else(String::new, |offer| offer.pool.clone()),
+            rerun: offer.is_some_and(|offer| offer.descriptor.rerun),
+            is_admitted: offer.is_some(),
         }
-        Err(Stopped::NotAccepted(NotAccepted::Conflict)) => {
-            coordinator.measures.rejected(Code::IdempotencyConflict.as_str());
-            Ended::refused(Code::IdempotencyConflict, CONFLICT_TEXT, REFUSAL_BYTES_MAX)
-        }
-        Err(Stopped::NotAccepted(reason)) => return Err(reason),
-    };
-    ended.call.clone_from(&names.name.call);
-    ended.call_id.clone_from(&names.call_id);
-    ended.idempotency_key = names.name.idempotency_key();
-    ended.tool.clone_from(&call.name);
-    if ended.trace_id.is_empty() {
-        ended.trace_id = telemetry::trace_id(&Span::current());
     }
-    Ok(ended)
 }
 
-/// What a model reads where a call's name was used before with other arguments.
-pub const CONFLICT_TEXT: &str =
-    "the same call was handed in before with other arguments; give the new call an id of its own";
-
-enum Stopped {
-    Refused(Refusal),
-    NotAccepted(NotAccepted),
-}
-
-async fn admit_and_run(
+/// Writes the turn's calls into the execution's record: one change for the whole turn. From here on
+/// they are found by name, whatever happens to this process.
+async fn take_in(
     coordinator: &Coordinator,
     turn: &Turn,
-    call: &ModelCall,
-    names: &Names,
-    parallel: &Semaphore,
-) -> Result<Ended, Stopped> {
-    let offers = coordinator.catalog.offers();
-    let offer = admit::find(&offers, &call.name).map_err(Stopped::Refused)?;
-    let arguments = admit::check_call(offer, call).map_err(Stopped::Refused)?;
-    // One slot of the turn for each call that is queued or runs.
-    let _slot = parallel.acquire().await;
+    calls: &[OneCall],
+    left_to_loop: &[Value],
+) -> Result<(Execution, Vec<Taken>), toolfleet_io::broker::Error> {
+    let now_ms = coordinator.clock.now_ms();
+    let turn_record = TurnRecord {
+        name: turn.name.clone(),
+        format: turn.message.format.clone(),
+        at_ms: now_ms,
+        calls: calls.iter().map(OneCall::record).collect(),
+        local: left_to_loop.to_vec(),
+    };
     coordinator
-        .execute(offer, &arguments, names, turn.deadline_ms, baggage_only(&turn.trace))
+        .executions
+        .change(TENANT, &turn.execution, |record| {
+            let mut record = record.unwrap_or_else(|| {
+                Execution::new(&turn.execution, ACTOR, &Wishes::default(), None, now_ms)
+            });
+            let taken = record.take_turn(turn_record.clone(), now_ms);
+            (Some(record.clone()), (record, taken))
+        })
         .await
-        .map_err(Stopped::NotAccepted)
 }
 
-/// The turn's span is the parent already; only the baggage goes on.
-fn baggage_only(trace: &TraceContext) -> TraceContext {
-    TraceContext { baggage: trace.baggage.clone(), ..TraceContext::default() }
+/// What the calls of a turn share.
+struct Shared {
+    coordinator: Coordinator,
+    record: Execution,
+    deadline_ms: Option<i64>,
+    baggage: String,
+    parallel: Semaphore,
+}
+
+impl Shared {
+    async fn one(
+        self: Arc<Self>,
+        call: OneCall,
+        taken: Taken,
+        mut pending: Pending,
+    ) -> Result<EndedCall, NotAccepted> {
+        let mut ended = match self.end(&call, taken, &mut pending).await {
+            Ok(ended) => ended,
+            Err(NotAccepted::Conflict) => {
+                self.coordinator.measures.rejected(Code::IdempotencyConflict.as_str());
+                Ended::refused(Code::IdempotencyConflict, CONFLICT_TEXT, REFUSAL_BYTES_MAX)
+            }
+            Err(reason) => return Err(reason),
+        };
+        ended.call.clone_from(&call.names.name.call);
+        ended.call_id.clone_from(&call.names.call_id);
+        ended.idempotency_key = call.names.name.idempotency_key();
+        ended.tool.clone_from(&call.tool);
+        if ended.trace_id.is_empty() {
+            ended.trace_id = telemetry::trace_id(&Span::current());
+        }
+        Ok((call.provider_id, ended))
+    }
+
+    async fn end(
+        &self,
+        call: &OneCall,
+        taken: Taken,
+        pending: &mut Pending,
+    ) -> Result<Ended, NotAccepted> {
+        let refusal = match (&taken, &call.checked) {
+            (Taken::Closed(closed), _) => {
+                Refusal { code: closed.code, text: closed.text.clone() }
+            }
+            (_, Err(refusal)) => refusal.clone(),
+            (taken, Ok((offer, arguments))) => {
+                let is_new = *taken == Taken::New;
+                match self.held_back(call, offer, is_new).await? {
+                    Some(refusal) => refusal,
+                    None => return self.run(call, offer, arguments, pending).await,
+                }
+            }
+        };
+        self.coordinator.refuse(&call.names, &call.record(), &refusal).await
+    }
+
+    async fn run(
+        &self,
+        call: &OneCall,
+        offer: &Offer,
+        arguments: &Arguments,
+        pending: &mut Pending,
+    ) -> Result<Ended, NotAccepted> {
+        let mut has_waited = false;
+        // One slot of the turn for each call that is queued or runs.
+        let slot = match self.parallel.try_acquire() {
+            Ok(slot) => Some(slot),
+            Err(_) => {
+                has_waited = true;
+                self.parallel.acquire().await.ok()
+            }
+        };
+        if has_waited {
+            // The execution may have been cancelled meanwhile: then nothing is published.
+            if let Some(closed) = self.coordinator.closed(&self.record.id).await? {
+                let refusal = Refusal { code: closed.code, text: closed.text };
+                return self.coordinator.refuse(&call.names, &call.record(), &refusal).await;
+            }
+        }
+        let trace = TraceContext { baggage: self.baggage.clone(), ..TraceContext::default() };
+        let execution = Some(self.record.id.as_str());
+        let ended = self
+            .coordinator
+            .execute(offer, arguments, &call.names, self.deadline_ms, trace, execution, pending)
+            .await;
+        drop(slot);
+        ended
+    }
+
+    /// A write whose equal ended with an unknown outcome is not run until that is settled
+    /// (CONTRACT 5.6).
+    async fn held_back(&self, call: &OneCall, offer: &Offer, is_new: bool) -> Result<Option<Refusal>, NotAccepted> {
+        if !is_new || offer.descriptor.effect != Effect::Write {
+            return Ok(None);
+        }
+        self.coordinator.held_back(&self.record, &call.record()).await
+    }
 }
 
 impl Coordinator {
+    /// Whether an equal write of the execution ended with an unknown outcome that nobody has settled.
+    pub(crate) async fn held_back(
+        &self,
+        record: &Execution,
+        new: &CallRecord,
+    ) -> Result<Option<Refusal>, NotAccepted> {
+        for equal in record.unsettled_equals(new) {
+            let name = call_name(&record.id, &equal.call);
+            let result = ending::read_result(&self.broker, &name)
+                .await
+                .map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
+            if let Some(result) = result.filter(|result| result.code == Code::OutcomeUnknown.as_str()) {
+                return Ok(Some(Refusal { code: Code::OutcomeUnknown, text: result.text() }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Why an execution takes no calls now, read anew.
+    pub(crate) async fn closed(
+        &self,
+        execution: &str,
+    ) -> Result<Option<crate::core::execution::Closed>, NotAccepted> {
+        let record = self
+            .executions
+            .get(TENANT, execution)
+            .await
+            .map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
+        let now_ms = self.clock.now_ms();
+        // A limit that was reached meanwhile does not concern calls that were admitted before.
+        Ok(record.and_then(|record| record.closed(now_ms)).filter(|closed| closed.code != Code::LimitExceeded))
+    }
+
     /// Queues one admitted call and waits for its result, under a span of its own: a child of the
-    /// current span, or of `trace` where that names one.
+    /// current span, or of `trace` where that names one. `execution`: the record to look at once more
+    /// between the job's PubAck and "accepted" (DESIGN 4.3).
+    #[expect(clippy::too_many_arguments, reason = "each is one fact of the call, and all callers have them apart")]
     pub(crate) async fn execute(
         &self,
         offer: &Offer,
-        arguments: &admit::Arguments,
+        arguments: &Arguments,
         names: &Names,
         deadline_ms: Option<i64>,
         trace: TraceContext,
+        execution: Option<&str>,
+        pending: &mut Pending,
     ) -> Result<Ended, NotAccepted> {
         let span = spans::execute_tool(spans::Call {
             execution: &names.name.execution,
@@ -196,25 +443,53 @@ impl Coordinator {
             pool: &offer.pool,
         });
         telemetry::set_parent(&span, &trace.traceparent, &trace.tracestate);
-        self.execute_in(&span, offer, arguments, names, deadline_ms, trace).instrument(span.clone()).await
-    }
-
-    async fn execute_in(
-        &self,
-        span: &Span,
-        offer: &Offer,
-        arguments: &admit::Arguments,
-        names: &Names,
-        deadline_ms: Option<i64>,
-        trace: TraceContext,
-    ) -> Result<Ended, NotAccepted> {
-        let clocks = admit::clocks(offer, self.clock.now_ms(), deadline_ms);
-        let job = admit::job(offer, arguments, names, clocks, &local_caller(), trace);
-        let accepted = self.submit(job).await?;
-        let ended = self.result(accepted).await;
+        let executing = async {
+            let clocks = admit::clocks(offer, self.clock.now_ms(), deadline_ms);
+            let job = admit::job(offer, arguments, names, clocks, &local_caller(), trace);
+            let accepted = self.submit(job).await?;
+            if let Some(execution) = execution.filter(|_| !accepted.is_done()) {
+                if let Some(closed) = self.closed(execution).await? {
+                    if closed.code == Code::Cancelled {
+                        let cancelled = self.cancel_call(&names.name, &closed.text).await;
+                        cancelled.map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
+                    }
+                }
+            }
+            pending.done();
+            Ok(self.result(accepted).await)
+        };
+        let ended = executing.instrument(span.clone()).await?;
         if let Some(code) = ended.code.as_deref().and_then(Code::parse) {
-            spans::fail(span, code.as_str());
+            spans::fail(&span, code.as_str());
         }
         Ok(ended)
+    }
+
+    /// Stores the result of a call that is not admitted, so that it reads the same ever after; or reads
+    /// the one that was there first.
+    pub(crate) async fn refuse(
+        &self,
+        names: &Names,
+        record: &CallRecord,
+        refusal: &Refusal,
+    ) -> Result<Ended, NotAccepted> {
+        self.measures.rejected(refusal.code.as_str());
+        let mut job = crate::cancel::job_of_record(&names.name, &names.turn, record);
+        let (traceparent, tracestate) = telemetry::current_trace_context(&Span::current());
+        job.trace = Some(TraceContext { traceparent, tracestate, ..TraceContext::default() });
+        job.is_unnamed = names.is_unnamed;
+        let hash = job.arguments_hash.clone();
+        let rendered = toolfleet_proto::output::render_error(refusal.code, &refusal.text, REFUSAL_BYTES_MAX);
+        let mut result = toolfleet_proto::end::result(&job, &rendered, self.clock.now_ms());
+        result.queued_ms = 0;
+        result.submitted_at_ms = result.stored_at_ms;
+        let retention_ms = self.limits.unnamed_retention_ms;
+        let stored = ending::store_result(&self.broker, &job, &names.name, result, retention_ms)
+            .await
+            .map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
+        if stored.result.arguments_hash != hash {
+            return Err(NotAccepted::Conflict);
+        }
+        Ok(Ended::of_result(&stored.result, !stored.is_new))
     }
 }

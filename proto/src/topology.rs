@@ -144,6 +144,24 @@ impl Prefix {
         self.stream_name("TOOLS")
     }
 
+    /// Bucket of executions that a caller named.
+    pub fn executions_bucket(&self) -> String {
+        self.stream_name("EXECUTIONS")
+    }
+
+    /// Every job of an execution, in whichever pool and lane.
+    pub fn jobs_of_execution(&self, tenant: &str, execution: &str) -> String {
+        self.subject(&format!("job.*.*.{}.{}.*", escape(tenant), escape(execution)))
+    }
+
+    /// Reads the call's name out of a job's subject.
+    pub fn call_of_job(&self, subject: &str) -> Option<CallName> {
+        let rest = subject.strip_prefix(self.0.as_str())?.strip_prefix(".job.")?;
+        let (_pool, rest) = rest.split_once('.')?;
+        let (_lane, tail) = rest.split_once('.')?;
+        CallName::from_tail(tail).ok()
+    }
+
     /// The pool's one durable consumer.
     pub fn consumer(pool: &str) -> String {
         format!("pool-{pool}")
@@ -264,7 +282,8 @@ mod tests {
         assert_eq!(prefix.result(&name), "tf.v1.res.default.e=201.main=3Adirect=3Ac");
         assert_eq!(prefix.lease_key(&name), "tf.v1:x:default.e=201.main=3Adirect=3Ac");
         assert_eq!(prefix.jobs_stream(), "TF_V1_JOBS");
-        assert_eq!(prefix.call_of_done(&prefix.done(&name)), Some(name));
+        assert_eq!(prefix.call_of_done(&prefix.done(&name)), Some(name.clone()));
+        assert_eq!(prefix.call_of_job(&prefix.job("web", &name)), Some(name));
         assert_eq!(Prefix::consumer("web"), "pool-web");
     }
 

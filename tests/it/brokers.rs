@@ -7,6 +7,8 @@ use toolfleet_tests::{Announcements, Answer, Fleet, Ledger, subjects, until};
 
 const CALLS: usize = 40;
 const EXECUTION: &str = "load";
+/// Calls that must be unfinished when the harm is done: else nothing was in its way.
+const UNFINISHED_MIN: usize = 10;
 
 /// A load of naps of 50 to 400 ms over all coordinators of a fleet.
 struct Load {
@@ -22,10 +24,12 @@ fn name_of(number: usize) -> CallName {
 impl Load {
     /// Starts the load, and waits until every call is durable and some run.
     async fn start(tool: &'static str) -> Load {
-        let fleet = fleet().coordinators(2).workers(2).slots(4).start().await.unwrap();
+        let fleet = fleet().coordinators(2).workers(2).slots(3).start().await.unwrap();
         let heard = Announcements::listen(fleet.broker()).await.unwrap();
+        // Made once: a client takes longer to make than a call.
+        let clients = [fleet.http(0).unwrap(), fleet.http(1).unwrap()];
         let calls = (0..CALLS).map(|number| {
-            let http = fleet.http(number % 2).unwrap();
+            let http = clients[number % 2].clone();
             let ms = 50 + (number as u64 * 37) % 351;
             let input = nap(ms, &fleet.ledger(&number.to_string()));
             let id = format!("call-{number}");
@@ -39,6 +43,9 @@ impl Load {
         })
         .await
         .unwrap();
+        let results = load.fleet.broker().prefix().results_stream();
+        let ended = subjects(load.fleet.broker(), &results, ">").await.unwrap().len();
+        assert!(ended + UNFINISHED_MIN <= CALLS, "{ended} calls have ended already");
         load
     }
 

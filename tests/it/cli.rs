@@ -84,7 +84,7 @@ async fn a_configuration_is_shown_or_refused_whole() {
     let (out, _) = check(&shown, 0);
     assert!(out.contains("nats://there:1"), "{out}");
     let faulty = [
-        ("TOOLFLEET_LIMITS__DRAIN", "30"),
+        ("TOOLFLEET_LIMITS__DRAIN", "30 parsecs"),
         ("TOOLFLEET_FLEET__PREFIX", "a b"),
         ("TOOLFLEET_LIMITS__LEASE_TTL", "soon"),
     ];
@@ -94,6 +94,22 @@ async fn a_configuration_is_shown_or_refused_whole() {
             assert!(err.contains(key), "{key} is not named: {err}");
         }
     }
+    // A number without a unit is a span like any other that does not read.
+    let (_, err) = check(
+        &toolfleet(
+            &["config", "show"],
+            &[("TOOLFLEET_LIMITS__DRAIN", "30"), ("TOOLFLEET_LIMITS__LEASE_TTL", "soon")],
+        )
+        .await,
+        78,
+    );
+    for part in ["limits.drain", "limits.lease_ttl", "10s"] {
+        assert!(err.contains(part), "{part} is missing in: {err}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_authentication_only_loopback_is_listened_on() {
     let open = toolfleet(&["serve", "--listen", "0.0.0.0:0"], &[]).await;
     let (_, err) = check(&open, 78);
     assert!(err.contains("loopback"), "{err}");

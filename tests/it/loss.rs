@@ -120,6 +120,47 @@ async fn a_drained_worker_finishes_what_it_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_no_worker_takes_ends_by_its_queue_timeout() {
+    let keys = "effect = \"write\"\nqueue_timeout = \"1s\"";
+    let mut fleet = fleet().exec_tool("impatient", keys, "echo done").start().await.unwrap();
+    let http = fleet.http(0).unwrap();
+    // Killed, it is thought alive for a while; gone in order, it is known to be gone.
+    fleet.workers[0].kill().await.unwrap();
+    let answer = http.call_as("impatient", "loss", "c", json!({})).await.unwrap();
+    let text = failed(&answer, "queue_timed_out")["text"].as_str().unwrap();
+    assert_eq!(text, "Tool error: timed out after 1 s waiting for a worker");
+
+    fleet.workers[0].restart().await.unwrap();
+    ok(&http.call("impatient", json!({})).await.unwrap());
+    assert!(fleet.workers[0].terminate().await.unwrap().success());
+    until("the coordinator knows that no worker is live", SOON, async || {
+        let tools = http.get("/v1/tools").await.ok()?.body["tools"].as_array()?.clone();
+        let tool = tools.into_iter().find(|tool| tool["name"] == "impatient")?;
+        // Killed before, the first worker must be forgotten as well.
+        (tool["isLive"] == false).then_some(())
+    })
+    .await
+    .unwrap();
+    let answer = http.call_as("impatient", "loss", "d", json!({})).await.unwrap();
+    let text = failed(&answer, "no_worker")["text"].as_str().unwrap();
+    assert!(text.contains("has this version of impatient: waited 1 s"), "{text}");
+
+    // What was said never to start does not start later.
+    fleet.workers[0].restart().await.unwrap();
+    let again = http.call_as("impatient", "loss", "c", json!({})).await.unwrap();
+    failed(&again, "queue_timed_out");
+    let starts = fleet.broker().prefix().starts_stream();
+    let records = messages(fleet.broker(), &starts, ">").await.unwrap();
+    let kinds: Vec<i32> = records
+        .iter()
+        .filter(|message| message.subject.contains(".loss."))
+        .map(|message| toolfleet_proto::wire::read_start(&message.payload).unwrap().kind)
+        .collect();
+    let tombstone = i32::from(toolfleet_proto::wire::StartKind::Tombstone);
+    assert_eq!(kinds, [tombstone, tombstone]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_takes_its_workers_down_ends_as_a_dead_letter() {
     let mut fleet = fleet().start().await.unwrap();
     let ledger = fleet.ledger("loss");

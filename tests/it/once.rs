@@ -39,6 +39,34 @@ async fn two_submissions_through_two_coordinators_are_one_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_alone_names_a_call_everywhere() {
+    let fleet = fleet().coordinators(2).start().await.unwrap();
+    let ledger = fleet.ledger("keyed");
+    let body = json!({"input": nap(20, &ledger)}).to_string();
+    let mut calls = Vec::new();
+    for coordinator in [0, 1, 0] {
+        let http = fleet.http(coordinator).unwrap();
+        let request = http
+            .request(reqwest::Method::POST, "/v1/tools/nap/call")
+            .header("content-type", "application/json")
+            .header("idempotency-key", "\"my key: 1\"")
+            .body(body.clone());
+        calls.push(ok(&http.send(request).await.unwrap()).clone());
+    }
+    let replayed: Vec<bool> = calls.iter().filter_map(|call| call["replayed"].as_bool()).collect();
+    assert_eq!(replayed, [false, true, true]);
+    assert!(calls.iter().all(|call| call["idempotencyKey"] == calls[0]["idempotencyKey"]));
+    assert_eq!(ledger.starts().len(), 1, "{:?}", ledger.lines());
+
+    // Without any name each is a call of its own.
+    let http = fleet.http(0).unwrap();
+    let (one, two) =
+        tokio::join!(http.call("nap", nap(20, &ledger)), http.call("nap", nap(20, &ledger)),);
+    assert_ne!(ok(&one.unwrap())["call"], ok(&two.unwrap())["call"]);
+    assert_eq!(ledger.starts().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_arguments_are_refused_while_the_call_runs() {
     let fleet = fleet().coordinators(2).start().await.unwrap();
     let ledger = fleet.ledger("conflict");

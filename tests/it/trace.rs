@@ -72,7 +72,7 @@ async fn a_call_is_one_tree_down_to_its_process() {
     assert_eq!((publish.kind.as_str(), process.kind.as_str()), ("producer", "consumer"));
     assert_eq!(
         (call.service.as_str(), process.service.as_str()),
-        ("toolfleet", "toolfleet-worker")
+        ("toolfleet-coordinator", "toolfleet-worker")
     );
     assert_eq!(process.attributes.get("toolfleet.attempt").map(String::as_str), Some("1"));
     assert!(own.iter().all(|span| !span.status_error));

@@ -1,12 +1,13 @@
 //! Calls without a model, and looking at a call (CONTRACT 9, DESIGN 6).
 
+use super::executions::unavailable;
 use super::problem::Problem;
 use super::request::{body_text, deadline, fresh_id, idempotency_key, trace};
+use super::respond::Prefer;
 use crate::core::admit::{self, Names};
-use crate::core::answer::Ended;
-use crate::core::catalog::Offer;
+use crate::direct::Direct;
+use crate::reading::{done_answer, open_call};
 use crate::service::Coordinator;
-use crate::submit::NotAccepted;
 use crate::turn::{NODE_MAIN, TENANT};
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -15,11 +16,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
 use std::time::Duration;
 use toolfleet_proto::name::{CallName, check_id};
-use toolfleet_proto::wire::TraceContext;
 
 /// Longest `?wait=` of a read.
 const WAIT_SECONDS_MAX: u64 = 600;
@@ -87,35 +86,24 @@ pub(crate) async fn call(
     let body: Body = serde_json::from_str(&text).map_err(|error| {
         Problem::bad_request("body_unreadable", error.to_string(), "send {\"input\": {…}}")
     })?;
+    let names = names(&body, idempotency_key(&headers)?)?;
+    let deadline_ms = deadline(body.deadline.as_deref(), coordinator.clock.now_ms())?;
+    let record = match &body.execution_id {
+        Some(id) => coordinator.executions.get(TENANT, id).await.map_err(unavailable)?,
+        None => None,
+    };
     let offers = coordinator.catalog.offers();
     let refuse = |refusal: admit::Refusal| {
         coordinator.measures.rejected(refusal.code.as_str());
         Problem::from(refusal)
     };
-    let offer = admit::find(&offers, &tool).map_err(refuse)?;
+    let offer = admit::find(&offers, &tool).map_err(refuse)?.clone();
+    admit::allow(record.as_ref(), &offers, &tool).map_err(refuse)?;
     let input = body.input.as_deref().map(RawValue::get);
-    let arguments = admit::check(offer, input).map_err(refuse)?;
-    let names = names(&body, idempotency_key(&headers)?)?;
-    let deadline_ms = deadline(body.deadline.as_deref(), coordinator.clock.now_ms())?;
-    let ended = run(coordinator.clone(), offer.clone(), arguments, names.clone(), deadline_ms, trace(&headers))
-        .await
-        .map_err(|reason| Problem::from(reason).with_turn(&names.name.execution, &names.turn))?;
-    Ok(json_answer(ended.direct_answer(&names.name.execution)))
-}
-
-/// Runs the call in a task of its own: a caller that goes away changes nothing.
-async fn run(
-    coordinator: Coordinator,
-    offer: Offer,
-    arguments: admit::Arguments,
-    names: Names,
-    deadline_ms: Option<i64>,
-    trace: TraceContext,
-) -> Result<Ended, NotAccepted> {
-    let task = tokio::spawn(async move {
-        coordinator.execute(&offer, &arguments, &names, deadline_ms, trace).await
-    });
-    task.await.unwrap_or_else(|error| Err(NotAccepted::Unavailable(format!("the call's task ended: {error}"))))
+    let arguments = admit::check(&offer, input).map_err(refuse)?;
+    let direct = Direct { offer, arguments, names, deadline_ms, is_bound: body.execution_id.is_some() };
+    let running = direct.start(coordinator, record, trace(&headers));
+    running.respond(Prefer::read(&headers)).await
 }
 
 #[derive(Debug, Deserialize)]
@@ -131,7 +119,6 @@ pub(crate) async fn read(
 ) -> Result<Response, Problem> {
     check_id("execution", &execution)?;
     let name = CallName { tenant: TENANT.to_owned(), execution, call };
-    let unavailable = |error: toolfleet_io::broker::Error| Problem::from(NotAccepted::Unavailable(error.to_string()));
     let Some(accepted) = coordinator.attach(&name).await.map_err(unavailable)? else {
         return Err(Problem::new(
             StatusCode::NOT_FOUND,
@@ -143,37 +130,16 @@ pub(crate) async fn read(
     };
     let tool = accepted.tool().to_owned();
     let wait = Duration::from_secs(asked.wait.unwrap_or(0).min(WAIT_SECONDS_MAX));
-    let is_done = accepted.is_done();
-    if !is_done && wait.is_zero() {
-        return Ok(json_answer(not_done(&coordinator, &name, &tool).await));
-    }
-    match tokio::time::timeout(wait.max(Duration::from_millis(1)), coordinator.result(accepted)).await {
-        Ok(ended) => {
-            let mut answer = ended.direct_answer(&name.execution);
-            answer.insert_str(1, "\"state\":\"done\",");
-            Ok(json_answer(answer))
-        }
-        Err(_) => Ok(json_answer(not_done(&coordinator, &name, &tool).await)),
-    }
-}
-
-/// The answer for a call that has no result yet: `running` where a worker holds its lease, `unknown`
-/// where the store is silent.
-async fn not_done(coordinator: &Coordinator, name: &CallName, tool: &str) -> String {
-    let (state, worker) = match coordinator.store.holder(name).await {
-        Ok(Some(holder)) => ("running", Some(holder.worker)),
-        Ok(None) => ("queued", None),
-        Err(_) => ("unknown", None),
+    let wait = if accepted.is_done() { Duration::from_secs(1) } else { wait };
+    let ended = if wait.is_zero() {
+        None
+    } else {
+        tokio::time::timeout(wait, coordinator.result(accepted)).await.ok()
     };
-    json!({
-        "state": state,
-        "executionId": name.execution,
-        "call": name.call,
-        "idempotencyKey": name.idempotency_key(),
-        "toolName": tool,
-        "worker": worker,
-    })
-    .to_string()
+    Ok(json_answer(match ended {
+        Some(ended) => done_answer(&ended, &name.execution),
+        None => open_call(&name, &tool, coordinator.open_state(&name).await).to_string(),
+    }))
 }
 
 #[cfg(test)]

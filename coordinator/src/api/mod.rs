@@ -1,14 +1,18 @@
 //! The HTTP API, version 1 (DESIGN 6).
 
 mod calls;
+mod executions;
 mod guard;
 mod problem;
 mod request;
+mod respond;
 mod tools;
 mod turns;
 
 pub use guard::Hosts;
 pub use problem::Problem;
+pub(crate) use request::encode_segment;
+pub(crate) use respond::Running;
 
 use crate::service::Coordinator;
 use axum::Router;
@@ -25,7 +29,15 @@ pub fn router(coordinator: Coordinator, hosts: Hosts) -> Router {
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}/call", post(calls::call))
         .route("/v1/calls/{execution}/{call}", get(calls::read))
-        .route("/v1/executions/{id}/turns", post(turns::post))
+        .route("/v1/calls/{execution}/{call}/cancel", post(executions::cancel_call))
+        .route("/v1/calls/{execution}/{call}/resolve", post(executions::resolve))
+        .route("/v1/executions", post(executions::create))
+        .route("/v1/executions/{id}", get(executions::read))
+        .route("/v1/executions/{id}/calls", get(executions::calls))
+        .route("/v1/executions/{id}/cancel", post(executions::cancel))
+        .route("/v1/executions/{id}/finish", post(executions::finish))
+        .route("/v1/executions/{id}/turns", post(turns::post).get(executions::turns))
+        .route("/v1/executions/{id}/turns/{turn}", get(turns::read))
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

@@ -48,6 +48,19 @@ pub(crate) fn trace(headers: &HeaderMap) -> TraceContext {
     }
 }
 
+/// Percent-encodes one segment of a path.
+pub(crate) fn encode_segment(segment: &str) -> String {
+    use std::fmt::Write as _;
+    segment.bytes().fold(String::with_capacity(segment.len()), |mut path, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            let _ = write!(path, "%{byte:02X}");
+        }
+        path
+    })
+}
+
 /// A fresh id, sortable by time.
 pub(crate) fn fresh_id() -> String {
     uuid::Uuid::now_v7().to_string()

@@ -2,6 +2,7 @@
 
 use super::problem::Problem;
 use crate::core::catalog::native_list;
+use crate::core::{export, formats};
 use crate::service::Coordinator;
 use axum::extract::{Query, State};
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
@@ -21,13 +22,6 @@ pub(crate) async fn list(
     Query(asked): Query<Asked>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    if let Some(format) = asked.format.as_deref().filter(|format| *format != "native") {
-        return Err(Problem::unprocessable(
-            "format_unsupported",
-            format!("tools are not listed in the form {format:?} yet"),
-            "use format=native",
-        ));
-    }
     if let Some(agent) = asked.agent {
         return Err(Problem::new(
             StatusCode::NOT_FOUND,
@@ -45,7 +39,11 @@ pub(crate) async fn list(
         .filter(|tag| !tag.is_empty())
         .map(str::to_owned)
         .collect();
-    let (list, hash) = native_list(&coordinator.catalog.offers(), &tags);
+    let offers = coordinator.catalog.offers();
+    let (list, hash) = match asked.format.as_deref() {
+        None | Some("native") => native_list(&offers, &tags),
+        Some(format) => export::list(format, &offers, &tags).ok_or_else(|| formats::not_spoken(format))?,
+    };
     let etag = format!("\"{hash}\"");
     if headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, etag)]).into_response());

@@ -1,21 +1,29 @@
 //! `POST /v1/executions/{id}/turns`: a provider's message in, its results out (DESIGN 6).
 
+use super::executions::unavailable;
 use super::problem::Problem;
-use super::request::{body_text, deadline, fresh_id, idempotency_key, trace};
-use crate::core::formats;
+use super::request::{body_text, deadline, encode_segment, fresh_id, idempotency_key, trace};
+use super::respond::{Prefer, Running};
+use crate::core::formats::{self, ANTHROPIC, OPENAI_CHAT};
 use crate::core::turn::derived_name;
 use crate::service::Coordinator;
-use crate::submit::NotAccepted;
-use crate::turn::{self, Failed, Turn};
+use crate::turn::{self, Durable, TENANT, Turn};
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
+use serde_json::json;
+use std::time::Duration;
+use toolfleet_io::telemetry::{self, spans};
 use toolfleet_proto::limit::TURN_CALLS_MAX;
 use toolfleet_proto::name::check_id;
+use tracing::Span;
+
+/// Longest `?wait=` of a read.
+const WAIT_SECONDS_MAX: u64 = 600;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Asked {
@@ -74,22 +82,80 @@ pub(crate) async fn post(
         message,
         deadline_ms,
         request_id: fresh_id(),
-        trace: trace(&headers),
+        baggage: trace(&headers).baggage,
     };
-    // In a task of its own: a caller that goes away changes nothing.
-    let ran = tokio::spawn(turn::run(coordinator, turn)).await.unwrap_or_else(|error| {
-        Err(Failed {
-            turn: name,
-            reason: NotAccepted::Unavailable(format!("the turn's task ended: {error}")),
-        })
-    });
-    match ran {
-        Ok(answer) => {
-            let json = HeaderValue::from_static("application/json");
-            Ok(([(CONTENT_TYPE, json)], answer.to_string()).into_response())
+    let span = turn_span(&execution, &name, &headers);
+    let running = run(coordinator, turn, &execution, &name, span);
+    running.respond(Prefer::read(&headers)).await
+}
+
+/// The turn's span, a child of the caller's where it sent one.
+fn turn_span(execution: &str, name: &str, headers: &HeaderMap) -> Span {
+    let span = spans::turn(execution, name);
+    let caller = trace(headers);
+    telemetry::set_parent(&span, &caller.traceparent, &caller.tracestate);
+    span
+}
+
+/// Starts the turn in a task of its own: a caller that goes away changes nothing.
+fn run(coordinator: Coordinator, turn: Turn, execution: &str, name: &str, span: Span) -> Running {
+    let durable = Durable::new();
+    let traceresponse = telemetry::current_trace_context(&span).0;
+    let (watched, again) = (durable.clone(), (execution.to_owned(), name.to_owned()));
+    let task = tokio::spawn(async move {
+        match turn::run(coordinator, turn, watched, span).await {
+            Ok(answer) => Ok(answer.to_string()),
+            Err(reason) => Err(Problem::from(reason).with_turn(&again.0, &again.1)),
         }
-        Err(failed) => Err(Problem::from(failed.reason).with_turn(&execution, &failed.turn)),
+    });
+    Running {
+        task,
+        durable,
+        location: location(execution, name),
+        accepted: json!({"executionId": execution, "turn": name, "state": "running"}).to_string(),
+        names: vec![
+            ("toolfleet-execution", execution.to_owned()),
+            ("toolfleet-turn", name.to_owned()),
+            ("traceresponse", traceresponse),
+        ],
     }
+}
+
+fn location(execution: &str, turn: &str) -> String {
+    format!("/v1/executions/{}/turns/{}", encode_segment(execution), encode_segment(turn))
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Reading {
+    wait: Option<u64>,
+    format: Option<String>,
+}
+
+/// `GET /v1/executions/{id}/turns/{turn}?wait=&format=`: any replica answers.
+pub(crate) async fn read(
+    State(coordinator): State<Coordinator>,
+    Path((execution, name)): Path<(String, String)>,
+    Query(asked): Query<Reading>,
+) -> Result<Response, Problem> {
+    check_id("execution", &execution)?;
+    check_id("turn", &name)?;
+    if let Some(format) = asked.format.as_deref().filter(|format| ![OPENAI_CHAT, ANTHROPIC].contains(format)) {
+        return Err(formats::not_spoken(format).into());
+    }
+    let record = coordinator.executions.get(TENANT, &execution).await.map_err(unavailable)?;
+    let Some(turn) = record.as_ref().and_then(|record| record.turn(&name)) else {
+        return Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "turn_not_found",
+            "There is no such turn",
+            format!("there is no turn {name:?} in the execution {execution:?}"),
+            "use the turn that its answer named",
+        ));
+    };
+    let wait = Duration::from_secs(asked.wait.unwrap_or(0).min(WAIT_SECONDS_MAX));
+    let answer = coordinator.read_turn(&execution, turn, asked.format.as_deref(), wait).await;
+    let json = HeaderValue::from_static("application/json");
+    Ok(([(CONTENT_TYPE, json)], answer.map_err(unavailable)?.to_string()).into_response())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! (CONTRACT 2.4, 3.3, 3.4, 3.12).
 
 use super::catalog::Offer;
+use super::execution::Execution;
 use super::formats::ModelCall;
 use super::near;
 use std::collections::BTreeMap;
@@ -54,6 +55,31 @@ pub fn find<'a>(offers: &'a BTreeMap<String, Offer>, name: &str) -> Result<&'a O
         let names: Vec<&str> = offers.keys().map(String::as_str).collect();
         Refusal { code: Code::ToolNotFound, text: near::not_found_text(name, &names) }
     })
+}
+
+/// Whether the execution's allow-list lets a tool through (CONTRACT 2.2).
+pub fn allow(record: Option<&Execution>, offers: &BTreeMap<String, Offer>, name: &str) -> Result<(), Refusal> {
+    let Some(record) = record.filter(|record| !record.allows(name)) else { return Ok(()) };
+    let reachable: Vec<&str> =
+        offers.keys().map(String::as_str).filter(|name| record.allows(name)).collect();
+    let text = format!(
+        "the tool {name} is not allowed in this execution; allowed: {}",
+        if reachable.is_empty() { "none".to_owned() } else { reachable.join(", ") }
+    );
+    Err(Refusal { code: Code::ToolForbidden, text })
+}
+
+/// Hash of arguments that were refused: of their canonical form where they are JSON, else of their
+/// text, so that a call handed in again with the same ones is the same call.
+pub fn hash_unchecked(call: &ModelCall) -> [u8; 32] {
+    let text = match &call.arguments {
+        Ok(text) => text.as_deref(),
+        Err(why) => Some(why.as_str()),
+    };
+    match Json::parse_arguments(text) {
+        Ok(json) => json.hash(),
+        Err(_) => Json::String(text.unwrap_or_default().to_owned()).hash(),
+    }
 }
 
 fn invalid(text: String) -> Refusal {

@@ -117,12 +117,6 @@ impl Catalog {
         }
         offers.into_iter().map(|(name, (_, offer))| (name, offer)).collect()
     }
-
-    /// One tool on offer.
-    pub fn find(&self, name: &str, now_ms: i64) -> Option<Offer> {
-        // Names are few hundred at most; the list is what decides between pools.
-        self.offers(now_ms).remove(name)
-    }
 }
 
 /// Whether an offer takes the place of another pool's.
@@ -229,17 +223,21 @@ mod tests {
         catalog.apply(&format!("=w.{pool}.w"), Some(&serde_json::to_vec(&worker).unwrap())).unwrap();
     }
 
+    fn find(catalog: &Catalog) -> Option<Offer> {
+        catalog.offers(0).remove("find")
+    }
+
     #[test]
     fn a_tool_stays_on_offer_while_its_pool_is_scaled_to_zero() {
         let mut catalog = Catalog::default();
         let hash = announce(&mut catalog, "a", "Finds", 1);
-        assert!(!catalog.find("find", 0).unwrap().is_live);
+        assert!(!find(&catalog).unwrap().is_live);
         live(&mut catalog, "a", &hash, 0);
-        assert!(catalog.find("find", 0).unwrap().is_live);
+        assert!(find(&catalog).unwrap().is_live);
         assert!(catalog.has_live_worker("find", &hash, 0));
         assert!(!catalog.has_live_worker("find", &hash, 60_000));
         catalog.apply("a.find", None).unwrap();
-        assert!(catalog.find("find", 0).is_none());
+        assert!(find(&catalog).is_none());
     }
 
     #[test]
@@ -249,10 +247,10 @@ mod tests {
         let other = announce(&mut catalog, "b", "Finds other things", 2);
         live(&mut catalog, "a", &first, 0);
         live(&mut catalog, "b", &other, 0);
-        assert_eq!(catalog.find("find", 0).unwrap().pool, "a");
+        assert_eq!(find(&catalog).unwrap().pool, "a");
         let same = announce(&mut catalog, "b", "Finds", 3);
         live(&mut catalog, "b", &same, 0);
-        assert_eq!((same == first, catalog.find("find", 0).unwrap().pool), (true, "b".to_owned()));
+        assert_eq!((same == first, find(&catalog).unwrap().pool), (true, "b".to_owned()));
     }
 
     #[test]
@@ -272,6 +270,6 @@ mod tests {
         announce(&mut catalog, "a", "Finds", 1);
         assert!(catalog.apply("a.find", Some(b"{")).is_err());
         assert!(catalog.apply("nonsense", Some(b"{}")).is_err());
-        assert!(catalog.find("find", 0).is_some());
+        assert!(find(&catalog).is_some());
     }
 }

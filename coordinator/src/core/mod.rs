@@ -3,6 +3,8 @@
 pub mod admit;
 pub mod answer;
 pub mod catalog;
+pub mod export;
+pub mod execution;
 pub mod formats;
 pub mod local;
 pub mod near;

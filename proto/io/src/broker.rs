@@ -259,6 +259,17 @@ impl Broker {
         }
     }
 
+    /// Subjects of a stream that match a filter and hold a message.
+    pub async fn subjects(&self, stream: &str, filter: &str) -> Result<Vec<String>, Error> {
+        use futures::TryStreamExt as _;
+        let handle = self.stream(stream).await?;
+        let silent = |error: &dyn std::fmt::Display| Error::Silent(error.to_string());
+        let info = handle.info_with_subjects(filter).await.map_err(|error| silent(&error))?;
+        let subjects: Vec<(String, usize)> =
+            info.try_collect().await.map_err(|error| silent(&error))?;
+        Ok(subjects.into_iter().map(|(subject, _)| subject).collect())
+    }
+
     /// Removes every message of a subject (wildcards allowed) from a stream.
     pub async fn purge(&self, stream: &str, filter: &str) -> Result<u64, Error> {
         let handle = self.stream(stream).await?;

@@ -78,6 +78,8 @@ pub struct Ended {
     pub result: CallResult,
     /// Whether ours is the one that counts.
     pub is_ours: bool,
+    /// Whether it was stored now, not read.
+    pub is_new: bool,
 }
 
 /// Ends a call without a run: takes the start record of a write, decides by what stands there, stores
@@ -131,12 +133,12 @@ pub async fn store_result(
 ) -> Result<Ended, Error> {
     let message = result_message(job, &result, unnamed_retention_ms);
     match broker.store_once(&broker.prefix().result(name), &message).await? {
-        Once::Stored(_) => Ok(Ended { result, is_ours: true }),
+        Once::Stored(_) => Ok(Ended { result, is_ours: true, is_new: true }),
         Once::Full => Err(Error::Silent("the stream of results is full".into())),
         Once::Taken => match read_result(broker, name).await? {
             Some(stored) => {
                 let is_ours = !result.attempt_id().is_empty() && stored.attempt_id() == result.attempt_id();
-                Ok(Ended { result: stored, is_ours })
+                Ok(Ended { result: stored, is_ours, is_new: false })
             }
             None => Err(Error::Silent("the stored result is not readable yet".into())),
         },

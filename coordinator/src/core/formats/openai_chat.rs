@@ -1,42 +1,28 @@
 //! OpenAI Chat Completions: an assistant message, a whole response, a choice of one, or one of these
 //! in an envelope; as it came or as an SDK dumps it.
 
-use super::{Message, ModelCall, Refused, is_null};
+use super::{ModelCall, Refused, is_null};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// What may stand at the top of a body. Leaves that are the model's stay raw: a fault in one call's
-/// arguments is that call's.
+/// The name of this format.
+pub const OPENAI_CHAT: &str = "openai-chat";
+
+/// An assistant message, a whole response, or a choice of one. Leaves that are the model's stay raw: a
+/// fault in one call's arguments is that call's.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Envelope {
-    message: Option<Box<RawValue>>,
-    turn: Option<String>,
-    format: Option<String>,
-    deadline: Option<String>,
-    #[serde(rename = "localTools")]
-    local_tools: Option<Vec<String>>,
+struct Body {
     choices: Option<Vec<Choice>>,
-    #[serde(rename = "tool_calls")]
     tool_calls: Option<Vec<ToolCall>>,
     role: Option<Box<RawValue>>,
     content: Option<Box<RawValue>>,
-    #[serde(rename = "finish_reason")]
     finish_reason: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Choice {
-    message: Option<Assistant>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Assistant {
-    choices: Option<Vec<Choice>>,
-    tool_calls: Option<Vec<ToolCall>>,
-    role: Option<Box<RawValue>>,
-    content: Option<Box<RawValue>>,
+    message: Option<Body>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,51 +53,13 @@ fn unreadable(error: &serde_json::Error) -> Refused {
     }
 }
 
-impl Envelope {
-    /// Reads a body without looking into the model's own values.
-    pub fn read(body: &str) -> Result<Envelope, Refused> {
-        serde_json::from_str(body).map_err(|error| unreadable(&error))
-    }
-
-    /// The format that the envelope names.
-    pub fn format(&self) -> Option<String> {
-        self.format.clone()
-    }
-
-    /// The calls of the message, and what the envelope says around them.
-    pub fn into_message(self) -> Result<Message, Refused> {
-        let calls = match &self.message {
-            Some(message) if !is_null(message) => {
-                let inner: Assistant =
-                    serde_json::from_str(message.get()).map_err(|error| unreadable(&error))?;
-                calls_of(inner.choices, inner.tool_calls, inner.role.is_some(), inner.content.as_deref())?
-            }
-            _ => calls_of(
-                self.choices,
-                self.tool_calls,
-                self.role.is_some() || self.finish_reason.is_some(),
-                self.content.as_deref(),
-            )?,
-        };
-        Ok(Message {
-            calls,
-            turn: self.turn,
-            deadline: self.deadline,
-            local_tools: self.local_tools.unwrap_or_default(),
-        })
-    }
-}
-
-fn calls_of(
-    choices: Option<Vec<Choice>>,
-    tool_calls: Option<Vec<ToolCall>>,
-    is_message: bool,
-    content: Option<&RawValue>,
-) -> Result<Vec<ModelCall>, Refused> {
-    if let Some(tool_calls) = tool_calls {
+/// The calls of a message or a whole response.
+pub fn read(message: &str) -> Result<Vec<ModelCall>, Refused> {
+    let body: Body = serde_json::from_str(message).map_err(|error| unreadable(&error))?;
+    if let Some(tool_calls) = body.tool_calls {
         return tool_calls.into_iter().map(read_call).collect();
     }
-    if let Some(choices) = choices {
+    if let Some(choices) = body.choices {
         let mut calling = choices
             .into_iter()
             .filter_map(|choice| choice.message?.tool_calls)
@@ -126,11 +74,12 @@ fn calls_of(
         }
         return first.into_iter().map(read_call).collect();
     }
-    // Anthropic's and Gemini's messages have a role too, and their calls must not be overlooked.
-    let holds_other_calls = content.is_some_and(|content| {
-        content.get().contains("\"tool_use\"") && content.get().starts_with('[')
+    // Typed blocks are another provider's content: their calls must not be overlooked.
+    let has_blocks = body.content.as_ref().is_some_and(|content| {
+        content.get().starts_with('[') && !content.get().contains("\"type\":\"text\"")
+            && content.get().contains("\"type\"")
     });
-    if is_message && !holds_other_calls {
+    if (body.role.is_some() || body.finish_reason.is_some()) && !has_blocks {
         return Ok(Vec::new());
     }
     Err(Refused {

@@ -1,0 +1,489 @@
+//! The record of an execution: limits, state, and every call that was admitted, by name (DESIGN 4
+//! "Calls used", 10; CONTRACT 2.2, 3.8, 5.4, 5.6). One value in the bucket of executions, changed by
+//! compare-and-set, one change for a whole turn.
+
+use super::local;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use toolfleet_proto::code::Code;
+use toolfleet_proto::descriptor::hex;
+use toolfleet_proto::effect::Effect;
+use toolfleet_proto::end;
+use toolfleet_proto::limit::PARALLEL_CALLS_MAX;
+
+/// Calls that an outside loop's execution may use, unless it says otherwise.
+pub const TOOL_CALLS_DEFAULT: u32 = 500;
+/// Most calls that an execution may be given: its record must fit one message.
+pub const TOOL_CALLS_MAX: u32 = 2_000;
+/// Most calls at the same time that an execution may be given.
+pub const PARALLEL_MAX: u32 = 128;
+
+/// Whether calls are still taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Calls are taken.
+    Open,
+    /// Cancelled: nothing starts any more.
+    Cancelled,
+    /// Its loop is done with it.
+    Finished,
+    /// All its calls are used.
+    LimitExceeded,
+}
+
+/// One admitted or refused call, as its execution remembers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallRecord {
+    /// The key without the execution.
+    pub call: String,
+    /// Id within the turn.
+    pub call_id: String,
+    /// The provider's own id, where it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+    /// The tool's name as it was called.
+    pub tool: String,
+    /// Hash of the arguments, hexadecimal.
+    pub arguments_hash: String,
+    /// `read`, `idempotent`, `write`; empty where the call was refused.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub effect: String,
+    /// The pool; empty where the call was refused.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pool: String,
+    /// Whether a lost write may start again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rerun: bool,
+    /// Whether it counts against the limit: it passed gates and validation.
+    pub is_admitted: bool,
+}
+
+/// One turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnRecord {
+    /// The turn's name.
+    pub name: String,
+    /// The provider's format.
+    pub format: String,
+    /// When it was handed in, fleet's clock.
+    pub at_ms: i64,
+    /// Its calls, in order.
+    pub calls: Vec<CallRecord>,
+    /// Calls left to the loop.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub local: Vec<Value>,
+}
+
+/// How a person settled a call whose outcome was unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Settled {
+    /// `done` or `not-done`.
+    pub outcome: String,
+    /// When.
+    pub at_ms: i64,
+}
+
+/// The record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Execution {
+    /// Its id.
+    pub id: String,
+    /// The conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<String>,
+    /// Who it acts for.
+    pub actor: String,
+    /// Whether calls are taken.
+    pub state: State,
+    /// Why it was cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it was made, fleet's clock.
+    pub created_at_ms: i64,
+    /// When it stopped taking calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at_ms: Option<i64>,
+    /// Allow-list of names and patterns; absent: every tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Tools that the loop runs itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub local_tools: Vec<String>,
+    /// Calls that it may use.
+    pub max_tool_calls: u32,
+    /// Calls of one turn at the same time.
+    pub max_parallel_calls: u32,
+    /// Nothing starts or runs after it, fleet's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<i64>,
+    /// Words to find it by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Hash of what it was made with: the same again is the same.
+    pub made_with: String,
+    /// Turns, in order.
+    #[serde(default)]
+    pub turns: Vec<TurnRecord>,
+    /// Settled calls, by call.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settled: BTreeMap<String, Settled>,
+}
+
+/// What a caller may say of an execution that it makes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[expect(missing_docs, reason = "each is documented at its namesake in Execution or in the contract")]
+pub struct Wishes {
+    pub id: Option<String>,
+    pub thread_id: Option<String>,
+    pub actor: Option<String>,
+    pub agent: Option<String>,
+    pub tools: Option<Vec<String>>,
+    pub local_tools: Option<Vec<String>>,
+    pub max_tool_calls: Option<u32>,
+    pub max_parallel_calls: Option<u32>,
+    pub deadline: Option<String>,
+    pub dry_run: Option<bool>,
+    pub as_of: Option<String>,
+    pub exclusive: Option<bool>,
+    pub cancel_on_disconnect: Option<bool>,
+    pub budget: Option<Value>,
+    pub secrets: Option<Value>,
+    pub context: Option<Value>,
+    pub labels: Option<BTreeMap<String, String>>,
+}
+
+impl Wishes {
+    /// Settings that are part of the contract and not built yet: refused by name, never ignored.
+    pub fn not_yet(&self) -> Vec<&'static str> {
+        [
+            ("agent", self.agent.is_some()),
+            ("dryRun", self.dry_run == Some(true)),
+            ("asOf", self.as_of.is_some()),
+            ("exclusive", self.exclusive.is_some()),
+            ("cancelOnDisconnect", self.cancel_on_disconnect == Some(true)),
+            ("budget", self.budget.is_some()),
+            ("secrets", self.secrets.is_some()),
+            ("context", self.context.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(name, is_given)| is_given.then_some(name))
+        .collect()
+    }
+
+    /// Limits that are out of their range, as a sentence.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.max_tool_calls.is_some_and(|n| n == 0 || n > TOOL_CALLS_MAX) {
+            faults.push(format!("maxToolCalls must be 1 to {TOOL_CALLS_MAX}"));
+        }
+        if self.max_parallel_calls.is_some_and(|n| n == 0 || n > PARALLEL_MAX) {
+            faults.push(format!("maxParallelCalls must be 1 to {PARALLEL_MAX}"));
+        }
+        faults
+    }
+
+    /// Hash of the wishes, the id left out.
+    pub fn hash(&self) -> String {
+        let rest = Wishes { id: None, ..self.clone() };
+        let value = serde_json::to_value(rest).unwrap_or_default();
+        hex(&toolfleet_proto::json::Json::from_value(&value).hash())
+    }
+}
+
+/// What an execution says of one call of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It was there already: its result counts, whatever holds now.
+    Known,
+    /// It is new and taken.
+    New,
+    /// It is new and not taken.
+    Closed(Closed),
+}
+
+/// Why calls are not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// The code of each call's result.
+    pub code: Code,
+    /// What the model reads.
+    pub text: String,
+}
+
+impl Execution {
+    /// A record as it is made.
+    pub fn new(id: &str, actor: &str, wishes: &Wishes, deadline_ms: Option<i64>, now_ms: i64) -> Execution {
+        Execution {
+            id: id.to_owned(),
+            thread_id: wishes.thread_id.clone(),
+            actor: actor.to_owned(),
+            state: State::Open,
+            reason: None,
+            created_at_ms: now_ms,
+            ended_at_ms: None,
+            tools: wishes.tools.clone(),
+            local_tools: wishes.local_tools.clone().unwrap_or_default(),
+            max_tool_calls: wishes.max_tool_calls.unwrap_or(TOOL_CALLS_DEFAULT),
+            max_parallel_calls: wishes
+                .max_parallel_calls
+                .unwrap_or(u32::try_from(PARALLEL_CALLS_MAX).unwrap_or(u32::MAX)),
+            deadline_ms,
+            labels: wishes.labels.clone().unwrap_or_default(),
+            made_with: wishes.hash(),
+            turns: Vec::new(),
+            settled: BTreeMap::new(),
+        }
+    }
+
+    /// Calls used, once each.
+    pub fn calls_used(&self) -> u32 {
+        let used = self.turns.iter().flat_map(|turn| &turn.calls).filter(|call| call.is_admitted).count();
+        u32::try_from(used).unwrap_or(u32::MAX)
+    }
+
+    /// Every call with its turn's name.
+    pub fn calls(&self) -> impl Iterator<Item = (&str, &CallRecord)> {
+        self.turns.iter().flat_map(|turn| turn.calls.iter().map(|call| (turn.name.as_str(), call)))
+    }
+
+    /// One call.
+    pub fn call(&self, call: &str) -> Option<(&str, &CallRecord)> {
+        self.calls().find(|(_, record)| record.call == call)
+    }
+
+    /// One turn.
+    pub fn turn(&self, name: &str) -> Option<&TurnRecord> {
+        self.turns.iter().find(|turn| turn.name == name)
+    }
+
+    /// Why new calls are not taken now; `None`: they are.
+    pub fn closed(&self, now_ms: i64) -> Option<Closed> {
+        let closed = |code, text: String| Some(Closed { code, text });
+        match self.state {
+            State::Cancelled => {
+                closed(Code::Cancelled, self.reason.clone().unwrap_or_else(|| "cancelled".to_owned()))
+            }
+            State::Finished => closed(Code::Cancelled, "the execution is finished".to_owned()),
+            State::LimitExceeded => closed(Code::LimitExceeded, self.limit_text()),
+            State::Open => match self.deadline_ms {
+                Some(deadline_ms) if now_ms >= deadline_ms => {
+                    let text = format!("the execution's deadline {} is over", end::instant(deadline_ms));
+                    closed(Code::TimedOut, text)
+                }
+                _ => None,
+            },
+        }
+    }
+
+    /// `limit exceeded: 20 of 20 tool calls used`.
+    pub fn limit_text(&self) -> String {
+        let limit = self.max_tool_calls;
+        format!("limit exceeded: {} of {limit} tool calls used", self.calls_used().min(limit))
+    }
+
+    /// Whether the allow-list lets a tool through.
+    pub fn allows(&self, tool: &str) -> bool {
+        self.tools.as_ref().is_none_or(|tools| local::is_local(tools, tool))
+    }
+
+    /// Earlier writes of the same tool with equal arguments that nobody has settled: where one of them
+    /// ended with an unknown outcome, the new one is held back (CONTRACT 5.6).
+    pub fn unsettled_equals<'a>(&'a self, new: &'a CallRecord) -> impl Iterator<Item = &'a CallRecord> {
+        self.calls().map(|(_, call)| call).filter(move |call| {
+            call.call != new.call
+                && call.tool == new.tool
+                && call.arguments_hash == new.arguments_hash
+                && call.effect == Effect::Write.as_str()
+                && !self.settled.contains_key(&call.call)
+        })
+    }
+
+    /// Takes a turn in: its new calls are added, in order, while the limit lasts. Says for each call of
+    /// the turn what became of it.
+    pub fn take_turn(&mut self, turn: TurnRecord, now_ms: i64) -> Vec<Taken> {
+        let closed = self.closed(now_ms);
+        let mut used = self.calls_used();
+        let known: Vec<bool> = turn.calls.iter().map(|call| self.call(&call.call).is_some()).collect();
+        let (mut taken, mut added) = (Vec::with_capacity(turn.calls.len()), Vec::new());
+        let mut over_limit = false;
+        for (mut call, is_known) in turn.calls.into_iter().zip(known) {
+            if is_known {
+                taken.push(Taken::Known);
+                continue;
+            }
+            let verdict = match &closed {
+                Some(closed) => Taken::Closed(closed.clone()),
+                None if call.is_admitted && used >= self.max_tool_calls => {
+                    over_limit = true;
+                    Taken::Closed(Closed { code: Code::LimitExceeded, text: String::new() })
+                }
+                None => Taken::New,
+            };
+            call.is_admitted &= verdict == Taken::New;
+            used += u32::from(call.is_admitted);
+            taken.push(verdict);
+            added.push(call);
+        }
+        match self.turns.iter_mut().find(|known| known.name == turn.name) {
+            Some(known) => known.calls.extend(added),
+            None => self.turns.push(TurnRecord { calls: added, ..turn }),
+        }
+        if over_limit {
+            self.state = State::LimitExceeded;
+            self.ended_at_ms = Some(now_ms);
+            // The text counts what is used once the turn is in.
+            let text = self.limit_text();
+            for verdict in &mut taken {
+                if let Taken::Closed(closed) = verdict {
+                    closed.text.clone_from(&text);
+                }
+            }
+        }
+        taken
+    }
+
+    /// The record as callers read it, without its calls.
+    pub fn summary(&self) -> Value {
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        if let Some(object) = value.as_object_mut() {
+            for key in ["turns", "madeWith", "settled", "deadlineMs", "createdAtMs", "endedAtMs"] {
+                object.remove(key);
+            }
+            object.insert("toolCallsUsed".into(), self.calls_used().into());
+            object.insert("createdAt".into(), end::instant(self.created_at_ms).into());
+            if let Some(at_ms) = self.ended_at_ms {
+                object.insert("endedAt".into(), end::instant(at_ms).into());
+            }
+            if let Some(at_ms) = self.deadline_ms {
+                object.insert("deadline".into(), end::instant(at_ms).into());
+            }
+            if self.state == State::LimitExceeded {
+                object.insert("raise".into(), "maxToolCalls".into());
+            }
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn execution(max_tool_calls: u32) -> Execution {
+        let wishes = Wishes { max_tool_calls: Some(max_tool_calls), ..Wishes::default() };
+        Execution::new("e", "local", &wishes, None, 0)
+    }
+
+    fn call(id: &str) -> CallRecord {
+        CallRecord {
+            call: format!("main:t:{id}"),
+            call_id: id.into(),
+            provider_id: None,
+            tool: "refund".into(),
+            arguments_hash: "h".into(),
+            effect: "write".into(),
+            pool: "p".into(),
+            rerun: false,
+            is_admitted: true,
+        }
+    }
+
+    fn turn(ids: &[&str]) -> TurnRecord {
+        TurnRecord {
+            name: "t".into(),
+            format: "openai-chat".into(),
+            at_ms: 0,
+            calls: ids.iter().map(|id| call(id)).collect(),
+            local: vec![],
+        }
+    }
+
+    fn closed(taken: &Taken) -> &Closed {
+        match taken {
+            Taken::Closed(closed) => closed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn calls_are_admitted_in_order_while_the_limit_lasts() {
+        let mut execution = execution(2);
+        let taken = execution.take_turn(turn(&["a", "b", "c"]), 0);
+        assert_eq!(taken[..2], [Taken::New, Taken::New]);
+        assert_eq!(closed(&taken[2]).text, "limit exceeded: 2 of 2 tool calls used");
+        assert_eq!((execution.state, execution.calls_used()), (State::LimitExceeded, 2));
+        let later = execution.take_turn(turn(&["d"]), 0);
+        assert_eq!(closed(&later[0]).code, Code::LimitExceeded);
+        assert_eq!(execution.summary()["raise"], "maxToolCalls");
+    }
+
+    #[test]
+    fn the_same_turn_again_counts_nothing_and_is_not_judged_again() {
+        let mut execution = execution(1);
+        execution.take_turn(turn(&["a"]), 0);
+        let before = execution.clone();
+        assert_eq!(execution.take_turn(turn(&["a"]), 0), vec![Taken::Known]);
+        assert_eq!(execution, before);
+        execution.state = State::Cancelled;
+        assert_eq!(execution.take_turn(turn(&["a"]), 0), vec![Taken::Known], "its result is there");
+        assert_eq!(closed(&execution.take_turn(turn(&["a", "b"]), 0)[1]).code, Code::Cancelled);
+    }
+
+    #[test]
+    fn refused_calls_do_not_count() {
+        let mut execution = execution(1);
+        let refused = CallRecord { is_admitted: false, ..call("x") };
+        let turn = TurnRecord { calls: vec![refused, call("a")], ..turn(&[]) };
+        assert_eq!(execution.take_turn(turn, 0), vec![Taken::New, Taken::New]);
+        assert_eq!(execution.calls_used(), 1);
+    }
+
+    #[test]
+    fn a_closed_execution_says_why() {
+        let mut execution = execution(1);
+        execution.deadline_ms = Some(1_000);
+        assert_eq!(execution.closed(999), None);
+        assert_eq!(execution.closed(1_000).unwrap().code, Code::TimedOut);
+        execution.state = State::Cancelled;
+        execution.reason = Some("no longer needed".into());
+        assert_eq!(execution.closed(0).unwrap().text, "no longer needed");
+    }
+
+    #[test]
+    fn equal_writes_are_found_until_they_are_settled() {
+        let mut execution = execution(9);
+        execution.take_turn(turn(&["a"]), 0);
+        let new = call("b");
+        assert_eq!(execution.unsettled_equals(&new).count(), 1);
+        let other = CallRecord { arguments_hash: "other".into(), ..call("b") };
+        assert_eq!(execution.unsettled_equals(&other).count(), 0);
+        execution.settled.insert("main:t:a".into(), Settled { outcome: "done".into(), at_ms: 0 });
+        assert_eq!(execution.unsettled_equals(&new).count(), 0);
+    }
+
+    #[test]
+    fn wishes_that_are_not_built_yet_are_named_and_equal_wishes_are_equal() {
+        let wishes: Wishes = serde_json::from_str(r#"{"budget": {}, "dryRun": true, "asOf": "x"}"#).unwrap();
+        assert_eq!(wishes.not_yet(), ["dryRun", "asOf", "budget"]);
+        assert!(serde_json::from_str::<Wishes>(r#"{"maxToolcalls": 1}"#).is_err());
+        let one: Wishes = serde_json::from_str(r#"{"id":"a","maxToolCalls":1,"labels":{"a":"1","b":"2"}}"#).unwrap();
+        let two: Wishes = serde_json::from_str(r#"{"labels":{"b":"2","a":"1"},"maxToolCalls":1}"#).unwrap();
+        assert_eq!(one.hash(), two.hash());
+        assert_eq!(Wishes { max_tool_calls: Some(0), ..Wishes::default() }.faults().len(), 1);
+    }
+
+    #[test]
+    fn the_allow_list_takes_patterns() {
+        let mut execution = execution(1);
+        assert!(execution.allows("anything"));
+        execution.tools = Some(vec!["crm_*".into()]);
+        assert!(execution.allows("crm_find") && !execution.allows("refund"));
+    }
+}

@@ -1,0 +1,132 @@
+//! Direct calls: one call without a model (CONTRACT 9.1).
+
+use crate::api::{Problem, Running, encode_segment};
+use crate::core::admit::{Arguments, Names, Refusal};
+use crate::core::answer::Ended;
+use crate::core::catalog::Offer;
+use crate::core::execution::{CallRecord, Execution, Taken, TurnRecord, Wishes};
+use crate::reading::open_call;
+use crate::service::Coordinator;
+use crate::submit::NotAccepted;
+use crate::turn::{ACTOR, Durable, Pending, TENANT};
+use toolfleet_io::telemetry;
+use toolfleet_proto::descriptor::hex;
+use toolfleet_proto::effect::Effect;
+use toolfleet_proto::wire::TraceContext;
+
+/// A direct call, checked and named.
+pub(crate) struct Direct {
+    pub(crate) offer: Offer,
+    pub(crate) arguments: Arguments,
+    pub(crate) names: Names,
+    pub(crate) deadline_ms: Option<i64>,
+    /// Whether the caller named an execution.
+    pub(crate) is_bound: bool,
+}
+
+impl Direct {
+    /// Starts the call in a task of its own: a caller that goes away changes nothing. `record`: of its
+    /// execution, where there is one.
+    pub(crate) fn start(
+        self,
+        coordinator: Coordinator,
+        record: Option<Execution>,
+        trace: TraceContext,
+    ) -> Running {
+        let names = self.names.clone();
+        let (execution, call) = (names.name.execution.clone(), names.name.call.clone());
+        let durable = Durable::new();
+        let pending = durable.expect(1).pop();
+        let accepted = open_call(&names.name, &self.offer.descriptor.name, "queued").to_string();
+        let task = tokio::spawn(async move {
+            let execution = self.names.name.execution.clone();
+            let turn = self.names.turn.clone();
+            match self.run(&coordinator, record, trace, pending).await {
+                Ok(ended) => Ok(ended.direct_answer(&execution)),
+                Err(reason) => Err(Problem::from(reason).with_turn(&execution, &turn)),
+            }
+        });
+        Running {
+            task,
+            durable,
+            location: format!("/v1/calls/{}/{}", encode_segment(&execution), encode_segment(&call)),
+            accepted,
+            names: vec![("toolfleet-execution", execution), ("toolfleet-call", call)],
+        }
+    }
+
+    async fn run(
+        self,
+        coordinator: &Coordinator,
+        record: Option<Execution>,
+        trace: TraceContext,
+        pending: Option<Pending>,
+    ) -> Result<Ended, NotAccepted> {
+        let Some(mut pending) = pending else { return Err(NotAccepted::Unavailable("no task".into())) };
+        // An execution that exists counts and lists the call; for one that does not, only a write makes
+        // a record, which is what holds back its equals should its outcome be unknown.
+        let is_recorded =
+            self.is_bound && (record.is_some() || self.offer.descriptor.effect == Effect::Write);
+        let call = self.record();
+        let mut deadline_ms = self.deadline_ms;
+        if is_recorded {
+            let (record, taken) = self.take_in(coordinator, &call).await?;
+            deadline_ms = [deadline_ms, record.deadline_ms].into_iter().flatten().min();
+            let refusal = match taken {
+                Taken::Closed(closed) => Some(Refusal { code: closed.code, text: closed.text }),
+                Taken::New if self.offer.descriptor.effect == Effect::Write => {
+                    coordinator.held_back(&record, &call).await?
+                }
+                Taken::New | Taken::Known => None,
+            };
+            if let Some(refusal) = refusal {
+                let mut ended = coordinator.refuse(&self.names, &call, &refusal).await?;
+                if ended.trace_id.is_empty() {
+                    ended.trace_id = telemetry::trace_id(&tracing::Span::current());
+                }
+                return Ok(ended);
+            }
+        }
+        let execution = is_recorded.then_some(self.names.name.execution.as_str());
+        coordinator
+            .execute(&self.offer, &self.arguments, &self.names, deadline_ms, trace, execution, &mut pending)
+            .await
+    }
+
+    fn record(&self) -> CallRecord {
+        CallRecord {
+            call: self.names.name.call.clone(),
+            call_id: self.names.call_id.clone(),
+            provider_id: None,
+            tool: self.offer.descriptor.name.clone(),
+            arguments_hash: hex(&self.arguments.hash),
+            effect: self.offer.descriptor.effect.as_str().to_owned(),
+            pool: self.offer.pool.clone(),
+            rerun: self.offer.descriptor.rerun,
+            is_admitted: true,
+        }
+    }
+
+    async fn take_in(
+        &self,
+        coordinator: &Coordinator,
+        call: &CallRecord,
+    ) -> Result<(Execution, Taken), NotAccepted> {
+        let now_ms = coordinator.clock.now_ms();
+        let id = self.names.name.execution.as_str();
+        let turn = TurnRecord {
+            name: self.names.turn.clone(),
+            format: "native".to_owned(),
+            at_ms: now_ms,
+            calls: vec![call.clone()],
+            local: Vec::new(),
+        };
+        let taken = coordinator.executions.change(TENANT, id, |record| {
+            let mut record = record
+                .unwrap_or_else(|| Execution::new(id, ACTOR, &Wishes::default(), None, now_ms));
+            let taken = record.take_turn(turn.clone(), now_ms).pop().unwrap_or(Taken::Known);
+            (Some(record.clone()), (record, taken))
+        });
+        taken.await.map_err(|error| NotAccepted::Unavailable(error.to_string()))
+    }
+}

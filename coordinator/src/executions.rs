@@ -1,0 +1,89 @@
+//! Records of executions at the edge: read at the stream's leader, changed by compare-and-set.
+
+use crate::core::execution::Execution;
+use async_nats::jetstream::kv::{Store, UpdateErrorKind};
+use std::time::Duration;
+use toolfleet_io::broker::{Broker, Error};
+use toolfleet_proto::name::escape;
+
+/// How often a change is tried against other writers of the same record.
+const TRIES_MAX: u32 = 100;
+
+/// The bucket of executions. Clones share it.
+#[derive(Clone)]
+pub struct Executions {
+    broker: Broker,
+    bucket: String,
+}
+
+impl Executions {
+    /// The bucket of this broker's fleet.
+    pub fn new(broker: Broker) -> Executions {
+        let bucket = broker.prefix().executions_bucket();
+        Executions { broker, bucket }
+    }
+
+    fn key(tenant: &str, id: &str) -> String {
+        format!("{}.{}", escape(tenant), escape(id))
+    }
+
+    async fn store(&self) -> Result<Store, Error> {
+        self.broker
+            .jetstream()
+            .get_key_value(&self.bucket)
+            .await
+            .map_err(|error| Error::Silent(error.to_string()))
+    }
+
+    /// The record and its revision, read at the leader: a replica may be behind.
+    async fn read(&self, tenant: &str, id: &str) -> Result<Option<(Execution, u64)>, Error> {
+        let subject = format!("$KV.{}.{}", self.bucket, Self::key(tenant, id));
+        let found = self.broker.find_last(&format!("KV_{}", self.bucket), &subject).await?;
+        let Some(message) = found.filter(|message| !message.payload.is_empty()) else { return Ok(None) };
+        let record = serde_json::from_slice(&message.payload)
+            .map_err(|error| Error::Refused(format!("the record of the execution {id}: {error}")))?;
+        Ok(Some((record, message.sequence)))
+    }
+
+    /// The record.
+    ///
+    /// # Errors
+    /// Where the broker is silent or the record does not read.
+    pub async fn get(&self, tenant: &str, id: &str) -> Result<Option<Execution>, Error> {
+        Ok(self.read(tenant, id).await?.map(|(record, _)| record))
+    }
+
+    /// Changes a record: `change` gets what is there (`None`: nothing) and gives what is to be there
+    /// and an answer; it may be asked again with a newer record. `Ok((None, …))` changes nothing.
+    ///
+    /// # Errors
+    /// Where the broker is silent, the record does not fit one message, or others change it all the
+    /// time.
+    pub async fn change<T>(
+        &self,
+        tenant: &str,
+        id: &str,
+        mut change: impl FnMut(Option<Execution>) -> (Option<Execution>, T),
+    ) -> Result<T, Error> {
+        let silent = |error: &dyn std::fmt::Display| Error::Silent(error.to_string());
+        let store = self.store().await?;
+        let key = Self::key(tenant, id);
+        for _ in 0..TRIES_MAX {
+            let found = self.read(tenant, id).await?;
+            let revision = found.as_ref().map_or(0, |(_, revision)| *revision);
+            let before = found.map(|(record, _)| record);
+            let (after, answer) = change(before.clone());
+            let Some(after) = after.filter(|after| before.as_ref() != Some(after)) else {
+                return Ok(answer);
+            };
+            let value = serde_json::to_vec(&after).map_err(|error| silent(&error))?;
+            match store.update(&key, value.into(), revision).await {
+                Ok(_) => return Ok(answer),
+                Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => {}
+                Err(error) => return Err(silent(&error)),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Err(Error::Silent(format!("the record of the execution {id} changes all the time")))
+    }
+}

@@ -1,0 +1,101 @@
+//! Looking at turns and calls that somebody handed in, through whichever replica (DESIGN 9, decision 1).
+
+use crate::cancel::call_name;
+use crate::core::answer::Ended;
+use crate::core::execution::TurnRecord;
+use crate::service::Coordinator;
+use crate::turn;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::Instant;
+use toolfleet_io::broker::Error;
+use toolfleet_proto::name::CallName;
+
+impl Coordinator {
+    /// The state of a call that has no result: `running` where a worker holds its lease, `queued` where
+    /// its job waits, `waiting` where its turn has not published it yet, `unknown` where the lease store
+    /// is silent.
+    pub(crate) async fn open_state(&self, name: &CallName) -> &'static str {
+        match self.store.holder(name).await {
+            Ok(Some(_)) => "running",
+            Ok(None) => match self.find_job(name).await {
+                Ok(None) => "waiting",
+                _ => "queued",
+            },
+            Err(_) => "unknown",
+        }
+    }
+
+    /// A turn as it stands: `done` with its messages, else `running` with the state of each call. Waits
+    /// up to `wait` for the results that are missing.
+    pub(crate) async fn read_turn(
+        &self,
+        execution: &str,
+        turn: &TurnRecord,
+        format: Option<&str>,
+        wait: Duration,
+    ) -> Result<Value, Error> {
+        let until = Instant::now() + wait;
+        let (mut ended, mut states) = (Vec::with_capacity(turn.calls.len()), Vec::new());
+        for call in &turn.calls {
+            let name = call_name(execution, &call.call);
+            let result = match self.attach(&name).await? {
+                // The wait is one for the whole turn.
+                Some(accepted) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    let left = if accepted.is_done() { Duration::from_secs(5) } else { left };
+                    tokio::time::timeout(left, self.result(accepted)).await.ok()
+                }
+                None => None,
+            };
+            match result {
+                Some(mut result) => {
+                    result.call_id.clone_from(&call.call_id);
+                    result.tool.clone_from(&call.tool);
+                    let mut state = result.entry();
+                    state["state"] = json!("done");
+                    states.push(state);
+                    ended.push((call.provider_id.clone(), result));
+                }
+                None => states.push(json!({
+                    "call": call.call,
+                    "callId": call.call_id,
+                    "toolName": call.tool,
+                    "state": self.open_state(&name).await,
+                })),
+            }
+        }
+        let format = format.unwrap_or(&turn.format);
+        if ended.len() == turn.calls.len() {
+            return Ok(turn::answer(execution, &turn.name, format, &ended, &turn.local));
+        }
+        Ok(json!({
+            "executionId": execution,
+            "turn": turn.name,
+            "state": "running",
+            "replayed": false,
+            "format": format,
+            "local": turn.local,
+            "pending": [],
+            "calls": states,
+        }))
+    }
+}
+
+/// Answers about a call without a result.
+pub(crate) fn open_call(name: &CallName, tool: &str, state: &str) -> Value {
+    json!({
+        "state": state,
+        "executionId": name.execution,
+        "call": name.call,
+        "idempotencyKey": name.idempotency_key(),
+        "toolName": tool,
+    })
+}
+
+/// Marks an answer to a direct call as done.
+pub(crate) fn done_answer(ended: &Ended, execution: &str) -> String {
+    let mut answer = ended.direct_answer(execution);
+    answer.insert_str(1, "\"state\":\"done\",");
+    answer
+}
