@@ -76,6 +76,13 @@ fn decode_part(part: &str) -> String {
     part.replace("%3A", ":").replace("%25", "%")
 }
 
+/// Takes an idempotency key apart into the execution and the call. `None`: it is none.
+pub fn split_key(key: &str) -> Option<(String, String)> {
+    let (execution, call) = key.split_once(':')?;
+    let is_call = call.matches(':').count() >= 2 && call.split(':').all(|part| !part.is_empty());
+    (is_call && !execution.is_empty()).then(|| (decode_part(execution), call.to_owned()))
+}
+
 /// A call, named by tenant, execution and call and by nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallName {
@@ -181,6 +188,9 @@ mod tests {
         assert_eq!(one.call, "main:a%3Ab:c");
         assert_ne!(one, two);
         assert_eq!(one.idempotency_key(), "e:main:a%3Ab:c");
+        assert_eq!(split_key("e:main:a%3Ab:c"), Some(("e".to_owned(), one.call.clone())));
+        assert_eq!(split_key("e:main:c"), None);
+        assert_eq!(split_key("e"), None);
         assert_eq!(CallName::direct("t", "e", "main", "c").call, "main:direct:c");
     }
 

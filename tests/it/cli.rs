@@ -94,7 +94,10 @@ async fn a_configuration_is_shown_or_refused_whole() {
             assert!(err.contains(key), "{key} is not named: {err}");
         }
     }
-    // A number without a unit is a span like any other that does not read.
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_span_without_a_unit_is_a_fault_among_the_others() {
     let (_, err) = check(
         &toolfleet(
             &["config", "show"],

@@ -1,6 +1,7 @@
 //! Workers that are killed or paused in the middle of a call.
 
 use crate::asked::{SOON, failed, fleet, nap, ok};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use toolfleet_proto::name::CallName;
 use toolfleet_tests::{Announcements, Fleet, call_name, messages, until};
@@ -106,6 +107,36 @@ async fn a_worker_that_wakes_after_its_lease_changes_nothing() {
     assert_eq!(fleet.results_of(&name()).await.unwrap(), 1);
     assert_eq!(heard.of(&name()), 1);
     assert_eq!(fleet.ledger("loss").starts().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_cannot_renew_stops_and_says_nothing() {
+    let fleet = fleet().start().await.unwrap();
+    let http = fleet.http(0).unwrap();
+    let (read, write) = (fleet.ledger("read"), fleet.ledger("write"));
+    // Longer than a lease: by the time a tool could end, its worker has no right to it any more.
+    let call = |tool: &'static str, ledger: &toolfleet_tests::Ledger| {
+        let (http, input) = (http.clone(), nap(4_000, ledger));
+        tokio::spawn(async move { http.call_as(tool, "loss", tool, input).await })
+    };
+    let (reading, writing) = (call("nap", &read), call("nap-write", &write));
+    read.started(1, SOON).await.unwrap();
+    write.started(1, SOON).await.unwrap();
+    let redis = i32::try_from(fleet.redis.pid()).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(redis, Signal::STOP).unwrap();
+    until("both leases are lost", SOON, async || {
+        let log = std::fs::read_to_string(fleet.workers[0].log()).ok()?;
+        (log.matches("execution lease lost").count() == 2).then_some(())
+    })
+    .await
+    .unwrap();
+    kill_process(redis, Signal::CONT).unwrap();
+
+    let answer = reading.await.unwrap().unwrap();
+    assert_eq!(ok(&answer)["attempts"], 2);
+    assert_eq!((read.starts().len(), read.ends().len()), (2, 1), "{:?}", read.lines());
+    failed(&writing.await.unwrap().unwrap(), "outcome_unknown");
+    assert_eq!((write.starts().len(), write.ends().len()), (1, 0), "{:?}", write.lines());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

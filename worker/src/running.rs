@@ -62,13 +62,8 @@ impl Running {
     }
 
     /// How many are in hand.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.calls().len()
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Tells the broker that these jobs are in progress. Only for leases that were renewed.

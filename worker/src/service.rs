@@ -262,7 +262,7 @@ async fn drain(
     deliveries: &TaskTracker,
     pulling: tokio::task::JoinHandle<()>,
 ) {
-    tracing::info!(calls = edge.running.len(), "draining");
+    tracing::info!(calls = edge.running.count(), "draining");
     edge.draining.cancel();
     announcer.leave().await;
     let _ = pulling.await;

@@ -1,6 +1,7 @@
 //! `toolfleet`, the command line. Human output by default, `--json` everywhere.
 
 mod call;
+mod cancel;
 mod config_show;
 mod demo;
 pub mod dev;
@@ -46,6 +47,10 @@ enum Command {
     Call(call::CallArgs),
     /// List the tools on offer
     Tools(tools::ToolsArgs),
+    /// Cancel an execution or one of its calls
+    Cancel(cancel::CancelArgs),
+    /// Settle a call whose outcome is unknown, after checking what came of it
+    Resolve(cancel::ResolveArgs),
     /// Show the fleet's streams, buckets and consumers, and whether they are as they must be
     Topology(topology::TopologyArgs),
     /// Show the configuration
@@ -66,6 +71,8 @@ pub fn main() -> ExitCode {
         Command::DevWatchdog(args) => dev::watchdog(args),
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Call(args) => block_on(call::run(args, json)),
+        Command::Cancel(args) => block_on(cancel::run(args, json)),
+        Command::Resolve(args) => block_on(cancel::resolve(args, json)),
         Command::Tools(args) => block_on(tools::run(args, json)),
         Command::Serve(args) => match load(config.as_ref(), &args.flags()) {
             Ok(checked) => serve::run(args, checked),

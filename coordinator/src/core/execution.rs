@@ -138,7 +138,7 @@ pub struct Execution {
 /// What a caller may say of an execution that it makes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-#[expect(missing_docs, reason = "each is documented at its namesake in Execution or in the contract")]
+/// Each field is documented at its namesake in [`Execution`], or in the contract.
 pub struct Wishes {
     pub id: Option<String>,
     pub thread_id: Option<String>,

@@ -116,17 +116,15 @@ impl Delivery {
         let error = |code, text: &str| output::render_error(code, text, bound);
         match outcome {
             RunOutcome::Output(raw) => Outcome::Offer(self.render(tool, &raw)),
-            RunOutcome::Failed { message, .. } | RunOutcome::NotStarted { message } => {
+            RunOutcome::Failed { message, is_transient } => {
+                tracing::debug!(call = %self.name, is_transient, "the tool reported a failure");
                 Outcome::Offer(error(Code::ToolError, &message))
             }
+            RunOutcome::NotStarted { message } => Outcome::Offer(error(Code::ToolError, &message)),
             RunOutcome::InputRefused { message } => {
                 Outcome::Offer(error(Code::InvalidInput, &format!("invalid input: {message}")))
             }
-            RunOutcome::TimedOut => {
-                let text = self.warn_of_effect(timed_out_text(&self.job, timeout_ms));
-                Outcome::Verdict(error(Code::TimedOut, &text))
-            }
-            RunOutcome::Stopped(StopReason::TimedOut) => {
+            RunOutcome::TimedOut | RunOutcome::Stopped(StopReason::TimedOut) => {
                 let text = self.warn_of_effect(timed_out_text(&self.job, timeout_ms));
                 Outcome::Verdict(error(Code::TimedOut, &text))
             }

@@ -117,7 +117,10 @@ fn read_arguments(raw: Option<&RawValue>) -> Result<Option<String>, String> {
     if !raw.get().starts_with('"') {
         return Err("arguments must be a string that holds a JSON object".to_owned());
     }
-    serde_json::from_str(raw.get()).map(Some).map_err(|error| format!("not readable text: {error}"))
+    // It was read as a string already: only a half of a surrogate pair can be wrong now.
+    serde_json::from_str(raw.get())
+        .map(Some)
+        .map_err(|error| format!("lone surrogate in the text of the arguments: {error}"))
 }
 
 /// The message for one result: `role: "tool"`, the provider's own id, one string.
@@ -170,8 +173,8 @@ mod tests {
         assert_eq!(code("[]", None), "message_unreadable");
         assert_eq!(code("{", None), "message_unreadable");
         assert_eq!(code("{}", None), "format_unrecognised");
-        assert_eq!(code(r#"{"role":"assistant","content":[{"type":"tool_use"}]}"#, None), "format_unrecognised");
-        assert_eq!(code(r#"{"tool_calls":[]}"#, Some("anthropic")), "format_unsupported");
+        assert_eq!(code(r#"{"role":"assistant","content":[{"type":"tool_use"}]}"#, Some("openai-chat")), "format_unrecognised");
+        assert_eq!(code(r#"{"tool_calls":[]}"#, Some("gemini")), "format_unsupported");
         assert_eq!(code(r#"{"tool_calls":[]}"#, Some("x")), "format_unknown");
         let two = r#"{"choices":[{"message":{"tool_calls":[{"function":{"name":"a"}}]}},{"message":{"tool_calls":[{"function":{"name":"b"}}]}}]}"#;
         assert_eq!(code(two, None), "message_ambiguous");
