@@ -52,7 +52,13 @@ impl Deliver {
     pub async fn wait(&self, name: &CallName) -> Result<Waiter, Error> {
         let feed = self.feed(name);
         let (sender, result) = oneshot::channel();
-        lock(&feed.waiters).entry(name.clone()).or_default().push(sender);
+        {
+            let mut waiters = lock(&feed.waiters);
+            let waiting = waiters.entry(name.clone()).or_default();
+            // Those who gave up leave no trace behind.
+            waiting.retain(|sender| !sender.is_closed());
+            waiting.push(sender);
+        }
         feed.reader.get_or_try_init(|| self.subscribe(&feed)).await?;
         Ok(Waiter { result, _feed: feed })
     }

@@ -4,6 +4,7 @@
 //! [`api`] is its HTTP edge; [`cli`] is `toolfleet`.
 
 pub mod api;
+mod audit;
 mod cancel;
 mod catalog;
 pub mod cli;

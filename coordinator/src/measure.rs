@@ -10,6 +10,7 @@ pub struct Measures {
     submitted: Counter<u64>,
     attached: Counter<u64>,
     rejected: Counter<u64>,
+    read: Counter<u64>,
     repaired: Counter<u64>,
     ended: Counter<u64>,
     end_to_end: Histogram<f64>,
@@ -26,7 +27,8 @@ impl Measures {
             submitted: counter("toolfleet_jobs_submitted", "jobs made durable"),
             attached: counter("toolfleet_jobs_attached", "submissions of a call that was there already"),
             rejected: counter("toolfleet_jobs_rejected", "calls refused before anything was queued"),
-            repaired: counter("toolfleet_results_read", "results read because their announcement did not come"),
+            read: counter("toolfleet_results_read", "results read because their announcement did not come"),
+            repaired: counter("toolfleet_jobs_repaired", "jobs that the auditor freed or ended; any is an alarm"),
             ended: counter("toolfleet_jobs_expired", "calls ended because their time was over"),
             end_to_end: seconds_histogram(&meter, "toolfleet_job_e2e", "from submission to the result's arrival"),
         }
@@ -48,8 +50,13 @@ impl Measures {
     }
 
     /// A result was read because its announcement did not come.
-    pub fn repaired(&self) {
-        self.repaired.add(1, &[]);
+    pub fn result_read(&self) {
+        self.read.add(1, &[]);
+    }
+
+    /// The auditor mended something. `kind` is of a closed set.
+    pub fn repaired_job(&self, kind: &'static str) {
+        self.repaired.add(1, &[KeyValue::new("kind", kind)]);
     }
 
     /// A call was ended because its time was over. `outcome` is a code.

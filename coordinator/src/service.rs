@@ -93,6 +93,7 @@ impl Coordinator {
             measures: Measures::new(),
         }));
         tokio::spawn(coordinator.clone().look_after(health.clone()));
+        tokio::spawn(coordinator.clone().audit());
         health.started();
         health.set_ready(true);
         Ok(coordinator)

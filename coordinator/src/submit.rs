@@ -175,7 +175,10 @@ impl Coordinator {
             Some(result) => result,
             None => self.wait(&mut accepted).await,
         };
-        self.measures.finished(&accepted.job.pool, accepted.since.elapsed());
+        if !accepted.job.pool.is_empty() {
+            self.measures.finished(&accepted.job.pool, accepted.since.elapsed());
+        }
+        note_lost_attempts(&accepted.job, &result);
         Ended::of_result(&result, accepted.is_attached)
     }
 
@@ -194,7 +197,7 @@ impl Coordinator {
             };
             reads += 1;
             if let Ok(Some(result)) = ending::read_result(&self.broker, &accepted.name).await {
-                self.measures.repaired();
+                self.measures.result_read();
                 return Arc::new(result);
             }
             let overdue = wait::overdue(&accepted.job, self.clock.now_ms());
@@ -229,6 +232,19 @@ impl Coordinator {
             Ok(Once::Stored(_)) => tracing::warn!(call = %accepted.name, "a job was published again"),
             Ok(Once::Taken | Once::Full) => {}
             Err(error) => tracing::debug!(call = %accepted.name, %error, "not published again"),
+        }
+    }
+
+    /// Ends a call that nobody waits for, where its time is over and nobody holds it. `false`: it was
+    /// left as it is, or had its result already.
+    pub(crate) async fn end_if_overdue(&self, job: &Job, name: &CallName) -> Result<bool, Error> {
+        if ending::read_result(&self.broker, name).await?.is_some() {
+            return Ok(false);
+        }
+        let overdue = wait::overdue(job, self.clock.now_ms());
+        match self.expire(job, name, overdue, false).await? {
+            Looked::Ended(_) => Ok(true),
+            Looked::Again { .. } => Ok(false),
         }
     }
 
@@ -277,6 +293,13 @@ impl Coordinator {
     }
 }
 
+/// Leaves evidence of attempts whose own spans were lost with their workers (G10).
+fn note_lost_attempts(job: &Job, result: &CallResult) {
+    for attempt in 1..result.attempts {
+        drop(spans::attempt_lost(spans::Attempt { call: span_call(job), worker: "", attempt, fence: 0 }));
+    }
+}
+
 /// A job as it stands in the queue.
 #[derive(Default)]
 pub(crate) struct Queued {
@@ -286,7 +309,7 @@ pub(crate) struct Queued {
 
 /// The message byte for byte, without what the broker added: never encoded again, since that would
 /// drop what a newer build wrote.
-fn as_it_was(message: async_nats::jetstream::message::StreamMessage) -> Outgoing {
+pub(crate) fn as_it_was(message: async_nats::jetstream::message::StreamMessage) -> Outgoing {
     let mut headers = HeaderMap::new();
     for (name, values) in message.headers.iter() {
         if !name.to_string().starts_with("Nats-") {

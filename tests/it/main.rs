@@ -10,6 +10,7 @@
 mod api;
 mod asked;
 mod brokers;
+mod cancel;
 mod cli;
 mod coordinators;
 mod dev;

@@ -2,6 +2,7 @@
 
 pub mod admit;
 pub mod answer;
+pub mod audit;
 pub mod catalog;
 pub mod export;
 pub mod execution;

@@ -201,7 +201,7 @@ impl Default for Telemetry {
     fn default() -> Self {
         Telemetry {
             otlp_endpoint: String::new(),
-            log: "info".into(),
+            log: "info,opentelemetry=warn,async_nats=warn".into(),
             log_format: LogFormat::Text,
         }
     }

@@ -28,7 +28,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 use tracing::{Level, Metadata, Subscriber};
-use tracing_subscriber::filter::{LevelFilter, ParseError, filter_fn};
+use tracing_subscriber::filter::{FilterExt, FilterFn, LevelFilter, ParseError, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -235,6 +235,9 @@ where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // A line says what happened; the spans around it, with all their fields, are in the trace.
+    let is_event: FilterFn = FilterFn::new(|metadata| metadata.is_event());
+    let filter = FilterExt::<S>::and(filter, is_event);
     match format {
         LogFormat::Text => {
             layer.with_ansi(std::io::stderr().is_terminal()).with_filter(filter).boxed()

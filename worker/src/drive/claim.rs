@@ -167,7 +167,7 @@ impl Delivery {
             code: end.code.as_str().to_owned(),
             reason: end.text.clone(),
             history: Vec::new(),
-            job: self.job.encode_to_vec().into(),
+            job: self.bytes.clone(),
             at_ms: self.edge.clock.now_ms(),
         };
         let subject = self.edge.broker.prefix().dead(&self.edge.pool, &self.name);

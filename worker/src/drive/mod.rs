@@ -14,6 +14,7 @@ use crate::slot::Slot;
 use crate::stop::Stop;
 use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::{AckKind, Message};
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use toolfleet_io::ending::name_of;
@@ -41,6 +42,8 @@ pub(crate) enum Settle {
 pub(crate) struct Delivery {
     edge: Arc<Edge>,
     job: Job,
+    /// The job as it was published, byte for byte.
+    bytes: Bytes,
     name: CallName,
     tool: Option<Arc<Registered>>,
     stop: Stop,
@@ -69,7 +72,7 @@ pub async fn drive(edge: Arc<Edge>, message: Message, slot: Slot) {
         edge.measures.redelivered();
         return;
     };
-    let delivery = Delivery { edge, job, name, tool, stop };
+    let delivery = Delivery { edge, job, bytes: message.payload, name, tool, stop };
     let end = Box::pin(delivery.go(&in_hand)).await;
     if let Some(acker) = in_hand.acker() {
         settle(&acker, end).await;
