@@ -90,8 +90,11 @@ impl Tools {
                     let entry = entry.map_err(|error| silent(&error))?;
                     self.take_in(&entry);
                     if entry.seen_current {
-                        self.refresh();
                         is_loaded.send_replace(true);
+                    }
+                    // While the whole is still being read, half of it is not shown.
+                    if *is_loaded.borrow() {
+                        self.refresh();
                     }
                 }
                 changed = reconnects.changed() => {

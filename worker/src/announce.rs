@@ -1,9 +1,8 @@
 //! Announces this worker and its tools in the bucket of tools (DESIGN 4, 10).
 
-use crate::registry::Registry;
+use crate::registry::Shared;
 use crate::slot::Slots;
 use async_nats::jetstream::kv::{Store, UpdateErrorKind};
-use std::sync::Arc;
 use std::time::Duration;
 use toolfleet_io::broker::{Broker, Error};
 use toolfleet_io::clock::FleetClock;
@@ -19,7 +18,7 @@ pub struct Announcer {
     store: Store,
     pool: String,
     worker: String,
-    registry: Arc<Registry>,
+    registry: Shared,
     slots: Slots,
     clock: FleetClock,
 }
@@ -33,7 +32,7 @@ impl Announcer {
         broker: &Broker,
         pool: &str,
         worker: &str,
-        registry: Arc<Registry>,
+        registry: Shared,
         slots: Slots,
         clock: FleetClock,
     ) -> Result<Announcer, Error> {
@@ -52,7 +51,7 @@ impl Announcer {
     /// # Errors
     /// Where an entry could not be written.
     pub async fn announce(&self) -> Result<(), Error> {
-        for tool in self.registry.tools() {
+        for tool in self.registry.now().tools() {
             let version = Version {
                 hash: tool.hash.clone(),
                 descriptor: tool.descriptor.clone(),
@@ -97,6 +96,7 @@ impl Announcer {
             last_seen_ms: self.clock.now_ms(),
             tools: self
                 .registry
+                .now()
                 .tools()
                 .map(|tool| (tool.descriptor.name.clone(), tool.hash.clone()))
                 .collect(),
@@ -120,6 +120,16 @@ impl Announcer {
             was_silent = spoken.is_err();
             if let Err(error) = spoken {
                 tracing::warn!(%error, "no word of life");
+            }
+        }
+    }
+
+    /// Takes tools off the list that no folder has any more. For one machine's development fleet: in a
+    /// fleet an entry goes by an operator's hand.
+    pub async fn drop_tools(&self, names: &[String]) {
+        for name in names {
+            if let Err(error) = self.store.purge(Prefix::tool_key(&self.pool, name)).await {
+                tracing::warn!(tool = name, %error, "a tool that is gone is still listed");
             }
         }
     }

@@ -3,10 +3,9 @@
 use crate::claim::Claims;
 use crate::lease::Keeper;
 use crate::measure::Measures;
-use crate::registry::Registry;
+use crate::registry::Shared;
 use crate::running::Running;
 use std::path::PathBuf;
-use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolfleet_io::broker::Broker;
@@ -27,7 +26,7 @@ pub struct Edge {
     /// Calls in hand.
     pub running: Running,
     /// Tools.
-    pub registry: Arc<Registry>,
+    pub registry: Shared,
     /// Where tools run.
     pub tools: tokio::runtime::Handle,
     /// Clocks.

@@ -54,6 +54,7 @@ mod slot;
 pub mod spend;
 mod stop;
 mod tool;
+mod watch;
 
 pub use context::{CallContext, Context};
 pub use stop::{Stop, StopReason};

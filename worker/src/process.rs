@@ -6,6 +6,7 @@ use crate::registry::{Builder, Registry};
 use crate::runner::native::Native;
 use crate::service::{Error, Service, worker_name};
 use crate::tool::Tool;
+use crate::watch::Watched;
 use clap::Parser;
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use toolfleet_io::config::{self, Checked};
 use toolfleet_io::health::{self, Health};
 use toolfleet_io::{signal, telemetry};
+use toolfleet_proto::manifest::Fault;
 
 /// Exit code of a configuration or a tool that is faulty.
 const EXIT_CONFIG: u8 = 78;
@@ -43,6 +45,9 @@ struct Args {
     /// Address of the probes and of /metrics, e.g. 127.0.0.1:8082
     #[arg(long, value_name = "ADDR")]
     admin_listen: Option<String>,
+    /// Follow the folder: a manifest that is saved is served, a faulty one is told
+    #[arg(long)]
+    watch: bool,
     /// Written, as JSON, once the tools can be called
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
@@ -65,7 +70,7 @@ impl Args {
 }
 
 /// Tools that a worker binary brings along.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Tools {
     native: Vec<Arc<dyn Native>>,
 }
@@ -92,16 +97,20 @@ pub fn main(tools: Tools) -> ExitCode {
         Ok(checked) => checked,
         Err(error) => return complain(&error, EXIT_CONFIG),
     };
-    let registry = match gather(tools, &checked) {
+    let registry = match gather(&tools, &checked) {
         Ok(registry) => registry,
-        Err(text) => return complain(&text, EXIT_CONFIG),
+        Err(faults) => return complain(&lines(&faults), EXIT_CONFIG),
     };
+    let watched = checked.config.worker.tools.clone().filter(|_| args.watch).map(|dir| {
+        let (tools, checked) = (tools.clone(), checked.clone());
+        Watched::new(dir, Arc::new(move || gather(&tools, &checked)))
+    });
     let worker = worker_name();
     let telemetry = match telemetry::start("toolfleet-worker", &worker, &checked.config.telemetry) {
         Ok(handle) => handle,
         Err(error) => return complain(&error, EXIT_CONFIG),
     };
-    let ended = run(checked, registry, args.ready_file, worker);
+    let ended = run(checked, registry, args.ready_file, watched, worker);
     telemetry.flush_and_stop(FLUSH);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -115,21 +124,21 @@ fn complain(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Every tool, or every fault of every tool, one a line.
-fn gather(tools: Tools, checked: &Checked) -> Result<Arc<Registry>, String> {
+/// Every tool, or every fault of every tool.
+fn gather(tools: &Tools, checked: &Checked) -> Result<Arc<Registry>, Vec<Fault>> {
     let scratch = checked.config.worker.scratch_dir.clone().unwrap_or_else(std::env::temp_dir);
     let mut builder = Builder::default();
     builder.native(Arc::new(BenchEcho));
-    tools.native.into_iter().for_each(|tool| builder.native(tool));
+    tools.native.iter().for_each(|tool| builder.native(Arc::clone(tool)));
     if let Some(dir) = &checked.config.worker.tools {
         builder.folder(dir, &scratch);
     }
-    match builder.build() {
-        Ok(registry) => Ok(Arc::new(registry)),
-        Err(faults) => {
-            Err(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-        }
-    }
+    builder.build().map(Arc::new)
+}
+
+/// Faults, one a line.
+pub(crate) fn lines(faults: &[Fault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// The edge on a runtime of one thread, the tools on another of many.
@@ -137,6 +146,7 @@ fn run(
     checked: Checked,
     registry: Arc<Registry>,
     ready_file: Option<PathBuf>,
+    watched: Option<Watched>,
     worker: String,
 ) -> Result<(), Error> {
     let tools = tokio::runtime::Builder::new_multi_thread().thread_name("tools").enable_all().build()?;
@@ -149,7 +159,7 @@ fn run(
         let address = health::serve_on_own_thread(address, health.clone())?;
         tracing::info!(%address, "probes and metrics");
     }
-    let service = Service { checked, registry, tools: tools.handle().clone(), health, ready_file };
+    let service = Service { checked, registry, tools: tools.handle().clone(), health, ready_file, watched };
     let ended = edge.block_on(async move {
         let stop = signal::on_first_signal()?;
         Box::pin(service.run(worker, stop)).await

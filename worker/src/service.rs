@@ -7,7 +7,8 @@ use crate::drive;
 use crate::edge::Edge;
 use crate::lease::{Keeper, Note, notes};
 use crate::measure::Measures;
-use crate::registry::Registry;
+use crate::registry::{Registry, Shared};
+use crate::watch::Watched;
 use crate::running::Running;
 use crate::slot::{Puller, Slots};
 use crate::stop::StopReason;
@@ -64,6 +65,8 @@ pub struct Service {
     pub health: Health,
     /// Written by rename once this worker's tools can be called.
     pub ready_file: Option<PathBuf>,
+    /// A folder that is followed while the worker runs.
+    pub watched: Option<Watched>,
 }
 
 /// `<host>-<pid>-<random>`: new with every process, so that no claim survives a restart.
@@ -95,6 +98,7 @@ impl Service {
         let (note_sender, note_queue) = notes();
         start_lease_thread(keeper.clone(), &self.checked, note_sender)?;
         let running = Running::default();
+        let registry = Shared::new(Arc::clone(&self.registry));
         cancel::listen(&broker, &worker, running.clone()).await?;
         let (is_store_silent, store_watch) = watch::channel(false);
         let edge = Arc::new(Edge {
@@ -103,7 +107,7 @@ impl Service {
             store,
             keeper,
             running,
-            registry: Arc::clone(&self.registry),
+            registry: registry.clone(),
             tools: self.tools.clone(),
             limits,
             pool: pool.clone(),
@@ -117,12 +121,15 @@ impl Service {
         tokio::spawn(take_notes(Arc::clone(&edge), note_queue));
         tokio::spawn(look_after(Arc::clone(&edge), self.health.clone(), slots.clone()));
         let announcer =
-            Announcer::open(&broker, &pool, &worker, Arc::clone(&self.registry), slots.clone(), clock).await?;
+            Announcer::open(&broker, &pool, &worker, registry.clone(), slots.clone(), clock).await?;
         let puller = Puller::new(broker, &pool, slots.clone(), store_watch);
         let deliveries = TaskTracker::new();
         let pulling = tokio::spawn(pull(Arc::clone(&edge), puller, deliveries.clone(), self.health.clone()));
         announcer.announce().await?;
         let speaking = tokio::spawn(announcer.clone().keep());
+        if let Some(watched) = &self.watched {
+            tokio::spawn(watched.clone().follow(registry, announcer.clone()));
+        }
         self.is_ready(&worker);
         stop.cancelled().await;
         self.health.draining();

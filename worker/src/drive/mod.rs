@@ -60,7 +60,7 @@ pub async fn drive(edge: Arc<Edge>, message: Message, slot: Slot) {
         }
     };
     let name = name_of(&job);
-    let tool = edge.registry.find(&job.tool, &job.descriptor_hash).cloned();
+    let tool = edge.registry.find(&job.tool, &job.descriptor_hash);
     if let Triage::HandBack { delay_ms } =
         attempt::triage(&job, tool.is_some(), edge.clock.now_ms())
     {
