@@ -186,11 +186,12 @@ impl Coordinator {
         let mut disturbances = self.broker.disturbances();
         disturbances.mark_unchanged();
         let (mut reads, mut look_again_ms, mut has_waited) = (0, 0, false);
+        let mut is_in_doubt = false;
         loop {
             let until_read = Duration::from_millis(wait::read_pause_ms(reads));
             let until_overdue = wait::until_overdue_ms(&accepted.job, self.clock.now_ms());
             let until_overdue = Duration::from_millis(until_overdue.max(look_again_ms));
-            let is_disturbed = tokio::select! {
+            is_in_doubt |= tokio::select! {
                 result = accepted.waiter.announced() => return result,
                 changed = disturbances.changed() => changed.is_ok(),
                 () = tokio::time::sleep(until_read.min(until_overdue)) => false,
@@ -202,8 +203,8 @@ impl Coordinator {
             }
             let overdue = wait::overdue(&accepted.job, self.clock.now_ms());
             if overdue == Overdue::No {
-                if is_disturbed {
-                    self.publish_again(accepted).await;
+                if is_in_doubt {
+                    is_in_doubt = !self.publish_again(accepted).await;
                 }
                 continue;
             }
@@ -222,16 +223,22 @@ impl Coordinator {
     }
 
     /// After a reconnect a job whose result is not there may be lost with what the broker had not
-    /// synced: the same bytes again, and never after the deadline.
-    async fn publish_again(&self, accepted: &Accepted) {
+    /// synced: the same bytes again, and never after the deadline. `false`: the broker did not answer.
+    async fn publish_again(&self, accepted: &Accepted) -> bool {
         if self.clock.now_ms() >= accepted.job.clocks.map_or(0, |clocks| clocks.deadline_ms) {
-            return;
+            return true;
         }
         let subject = self.broker.prefix().job(&accepted.job.pool, &accepted.name);
         match self.broker.store_once(&subject, &accepted.message).await {
-            Ok(Once::Stored(_)) => tracing::warn!(call = %accepted.name, "a job was published again"),
-            Ok(Once::Taken | Once::Full) => {}
-            Err(error) => tracing::debug!(call = %accepted.name, %error, "not published again"),
+            Ok(Once::Stored(_)) => {
+                tracing::warn!(call = %accepted.name, "a job was published again");
+                true
+            }
+            Ok(Once::Taken | Once::Full) => true,
+            Err(error) => {
+                tracing::debug!(call = %accepted.name, %error, "not published again");
+                false
+            }
         }
     }
 

@@ -8,15 +8,18 @@
 )]
 
 mod api;
+mod arguments;
 mod asked;
 mod brokers;
 mod cancel;
 mod cli;
+mod conversation;
 mod coordinators;
 mod dev;
 mod loss;
 mod once;
 mod path;
+mod resume;
 mod spend;
 mod topology;
 mod trace;

@@ -38,6 +38,7 @@ const CATALOGUE_TIMEOUT: Duration = Duration::from_secs(30);
 struct ExecTool {
     name: String,
     keys: String,
+    run_keys: String,
     script: String,
 }
 
@@ -48,6 +49,7 @@ pub struct Builder {
     worker_program: Option<PathBuf>,
     slots: Option<usize>,
     tools: Vec<ExecTool>,
+    tool_folders: Vec<PathBuf>,
     env: Vec<(String, String)>,
 }
 
@@ -59,6 +61,7 @@ impl Default for Builder {
             worker_program: None,
             slots: None,
             tools: Vec::new(),
+            tool_folders: Vec::new(),
             env: Vec::new(),
         }
     }
@@ -96,9 +99,32 @@ impl Builder {
     /// Adds an `exec` tool: the keys of its manifest beside `description` and `[run]`, and the body
     /// of its shell script.
     #[must_use]
-    pub fn exec_tool(mut self, name: &str, keys: &str, script: &str) -> Builder {
-        let (name, keys, script) = (name.to_owned(), keys.to_owned(), script.to_owned());
-        self.tools.push(ExecTool { name, keys, script });
+    pub fn exec_tool(self, name: &str, keys: &str, script: &str) -> Builder {
+        self.exec_tool_run(name, keys, "", script)
+    }
+
+    /// As [`Builder::exec_tool`], with further keys of its `[run]`.
+    #[must_use]
+    pub fn exec_tool_run(
+        mut self,
+        name: &str,
+        keys: &str,
+        run_keys: &str,
+        script: &str,
+    ) -> Builder {
+        self.tools.push(ExecTool {
+            name: name.to_owned(),
+            keys: keys.to_owned(),
+            run_keys: run_keys.to_owned(),
+            script: script.to_owned(),
+        });
+        self
+    }
+
+    /// Adds the files of a folder of manifests and programs.
+    #[must_use]
+    pub fn tools_of(mut self, folder: impl Into<PathBuf>) -> Builder {
+        self.tool_folders.push(folder.into());
         self
     }
 
@@ -132,13 +158,19 @@ impl Builder {
         fs::create_dir_all(dir)?;
         for tool in &self.tools {
             let manifest = format!(
-                "description = \"The tool {0} of a test\"\n{1}\n[run]\nexec = [\"./{0}.sh\"]\n",
-                tool.name, tool.keys
+                "description = \"The tool {0} of a test\"\n{1}\n[run]\n{2}\nexec = [\"./{0}.sh\"]\n",
+                tool.name, tool.keys, tool.run_keys
             );
             let script = dir.join(format!("{}.sh", tool.name));
             fs::write(&script, format!("#!/bin/sh\n{}\n", tool.script))?;
             fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
             fs::write(dir.join(format!("{}.toml", tool.name)), manifest)?;
+        }
+        for folder in &self.tool_folders {
+            for entry in fs::read_dir(folder).context(folder.display().to_string())? {
+                let entry = entry?;
+                fs::copy(entry.path(), dir.join(entry.file_name()))?;
+            }
         }
         Ok(())
     }

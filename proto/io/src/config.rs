@@ -39,6 +39,7 @@ pub struct Config {
 #[serde(default, deny_unknown_fields)]
 pub struct Fleet {
     /// Names the fleet: several share a NATS and a Redis by different prefixes.
+    #[serde(deserialize_with = "text")]
     pub prefix: String,
     /// `make`: streams and buckets are made where missing. `check`: only compared.
     pub topology: TopologyMode,
@@ -93,6 +94,7 @@ pub struct Server {
 #[serde(default, deny_unknown_fields)]
 pub struct Worker {
     /// The pool it belongs to, and so its queue.
+    #[serde(deserialize_with = "text")]
     pub pool: String,
     /// Folder of manifests; none: only the tools built in.
     pub tools: Option<PathBuf>,
@@ -143,16 +145,27 @@ pub struct Dev {
 #[serde(default, deny_unknown_fields)]
 #[expect(missing_docs, reason = "each field is documented at its namesake in toolfleet_proto::limit::Limits")]
 pub struct LimitsText {
+    #[serde(deserialize_with = "text")]
     pub lease_ttl: String,
+    #[serde(deserialize_with = "text")]
     pub lease_renew: String,
+    #[serde(deserialize_with = "text")]
     pub lease_margin: String,
+    #[serde(deserialize_with = "text")]
     pub kill_grace: String,
+    #[serde(deserialize_with = "text")]
     pub ack_wait: String,
+    #[serde(deserialize_with = "text")]
     pub cancel_grace: String,
+    #[serde(deserialize_with = "text")]
     pub drain: String,
+    #[serde(deserialize_with = "text")]
     pub retention: String,
+    #[serde(deserialize_with = "text")]
     pub unnamed_retention: String,
+    #[serde(deserialize_with = "text")]
     pub write_memory: String,
+    #[serde(deserialize_with = "text")]
     pub longest_call: String,
 }
 
@@ -251,6 +264,15 @@ impl LimitsText {
             longest_call_ms: span("longest_call", &self.longest_call),
         };
         if faults.is_empty() { Ok(limits) } else { Err(faults) }
+    }
+}
+
+/// Reads text that an environment variable may have made a number or a word of another kind: what it
+/// means is judged with everything else, so that all faults are told at once.
+fn text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(text),
+        other => Ok(other.to_string()),
     }
 }
 

@@ -6,14 +6,15 @@ use async_nats::HeaderMap;
 use prost::Message as _;
 use std::time::Duration;
 use toolfleet_proto::end::{self, End, Record};
-use toolfleet_proto::name::CallName;
+use toolfleet_proto::name::{CallName, escape};
 use toolfleet_proto::wire::{self, CallResult, Job, StartRecord, header};
 
 /// A message for the results stream.
 pub fn result_message(job: &Job, result: &CallResult, unnamed_retention_ms: u64) -> Outgoing {
     let mut headers = HeaderMap::new();
     headers.insert(header::STATUS, result.code.as_str());
-    headers.insert(header::TOOL, result.tool.as_str());
+    // A refused call's tool is named by the model, and a header takes no line breaks.
+    headers.insert(header::TOOL, escape(&result.tool).as_str());
     if let Some(attempt) = &result.attempt {
         headers.insert(header::ATTEMPT, attempt.attempt_id.as_str());
         headers.insert(header::FENCE, attempt.fence.to_string().as_str());
@@ -34,7 +35,7 @@ pub fn result_message(job: &Job, result: &CallResult, unnamed_retention_ms: u64)
 /// A message for the stream of start records.
 pub fn start_message(record: &StartRecord) -> Outgoing {
     let mut headers = HeaderMap::new();
-    headers.insert(header::TOOL, record.tool.as_str());
+    headers.insert(header::TOOL, escape(&record.tool).as_str());
     if let Some(attempt) = &record.attempt {
         headers.insert(header::ATTEMPT, attempt.attempt_id.as_str());
         headers.insert(header::FENCE, attempt.fence.to_string().as_str());
@@ -142,5 +143,20 @@ pub async fn store_result(
             }
             None => Err(Error::Silent("the stored result is not readable yet".into())),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_tool_name_fits_a_header() {
+        let result = CallResult { tool: "a b\r\n: c".into(), ..CallResult::default() };
+        let message = result_message(&Job::default(), &result, 1);
+        let value = message.headers.get(header::TOOL).map(ToString::to_string);
+        assert_eq!(value.as_deref(), Some("a=20b=0D=0A=3A=20c"));
+        let unnamed = Job { is_unnamed: true, ..Job::default() };
+        assert_eq!(result_message(&unnamed, &result, 1_500).ttl, Some(Duration::from_secs(2)));
     }
 }
