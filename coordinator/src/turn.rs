@@ -18,11 +18,13 @@ use toolfleet_proto::code::Code;
 use toolfleet_proto::descriptor::hex;
 use toolfleet_proto::effect::Effect;
 use toolfleet_proto::name::CallName;
-use toolfleet_proto::wire::{Caller, TraceContext};
+use toolfleet_proto::wire::{CallResult, Caller, MAY_HAVE_STARTED, TraceContext};
 use tracing::{Instrument as _, Span};
 
 /// Bound of the text of a call that never reached a tool.
 pub const REFUSAL_BYTES_MAX: u64 = 128 * 1024;
+/// Most bytes of a tool's name in a record: twice what a tool's name may have.
+const RECORDED_NAME_BYTES_MAX: usize = 128;
 /// The first part of a call's name where no agent made it.
 pub const NODE_MAIN: &str = "main";
 /// The tenant, until there is authentication (DESIGN 10).
@@ -57,30 +59,47 @@ pub fn local_caller() -> Caller {
 /// How many calls of a request are still to become durable.
 #[derive(Clone)]
 pub struct Durable {
-    open: Arc<watch::Sender<usize>>,
+    open: Arc<watch::Sender<Open>>,
+}
+
+/// Calls that are not durable yet.
+struct Open {
+    /// All of them.
+    calls: usize,
+    /// Those among them that wait for a slot of their turn.
+    parked: usize,
 }
 
 /// One call that is to become durable. Dropped, it counts as durable: it has ended.
 pub struct Pending {
     durable: Option<Durable>,
+    is_parked: bool,
 }
 
 impl Durable {
     /// Not known yet how many; [`Durable::expect`] says it.
     pub fn new() -> Durable {
-        Durable { open: Arc::new(watch::channel(usize::MAX).0) }
+        Durable { open: Arc::new(watch::channel(Open { calls: usize::MAX, parked: 0 }).0) }
     }
 
     /// So many calls are to become durable.
     pub fn expect(&self, calls: usize) -> Vec<Pending> {
-        self.open.send_replace(calls);
-        (0..calls).map(|_| Pending { durable: Some(self.clone()) }).collect()
+        self.open.send_replace(Open { calls, parked: 0 });
+        let pending = || Pending { durable: Some(self.clone()), is_parked: false };
+        (0..calls).map(|_| pending()).collect()
     }
 
     /// Waits until all are. Cancel safe.
     pub async fn all(&self) {
         let mut open = self.open.subscribe();
-        let _ = open.wait_for(|open| *open == 0).await;
+        let _ = open.wait_for(|open| open.calls == 0).await;
+    }
+
+    /// Waits until all are, or wait for a slot of their turn: those are in the execution's record, and
+    /// what they wait for may take long. Cancel safe.
+    pub async fn all_but_parked(&self) {
+        let mut open = self.open.subscribe();
+        let _ = open.wait_for(|open| open.calls == open.parked).await;
     }
 }
 
@@ -88,7 +107,18 @@ impl Pending {
     /// It is durable.
     pub fn done(&mut self) {
         if let Some(durable) = self.durable.take() {
-            durable.open.send_modify(|open| *open = open.saturating_sub(1));
+            durable.open.send_modify(|open| {
+                open.calls = open.calls.saturating_sub(1);
+                open.parked = open.parked.saturating_sub(usize::from(self.is_parked));
+            });
+        }
+    }
+
+    /// It waits for a slot of its turn; until it is durable it counts as waiting.
+    fn park(&mut self) {
+        if let Some(durable) = self.durable.as_ref().filter(|_| !self.is_parked) {
+            self.is_parked = true;
+            durable.open.send_modify(|open| open.parked += 1);
         }
     }
 }
@@ -223,13 +253,18 @@ fn split(
         };
         calls.push(OneCall {
             names,
-            tool: call.name.clone(),
+            tool: recorded_name(&call.name),
             provider_id: call.id.clone(),
             checked,
             arguments_hash,
         });
     }
     (calls, left_to_loop)
+}
+
+/// A tool's name as records keep it: what a model made up is cut, since a record must fit a message.
+fn recorded_name(name: &str) -> String {
+    name[..name.floor_char_boundary(RECORDED_NAME_BYTES_MAX)].to_owned()
 }
 
 fn check(
@@ -357,6 +392,7 @@ impl Shared {
             Ok(slot) => Some(slot),
             Err(_) => {
                 has_waited = true;
+                pending.park();
                 self.parallel.acquire().await.ok()
             }
         };
@@ -399,7 +435,11 @@ impl Coordinator {
             let result = ending::read_result(&self.broker, &name)
                 .await
                 .map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
-            if let Some(result) = result.filter(|result| result.code == Code::OutcomeUnknown.as_str()) {
+            // One that was held back itself says nothing new: the one that started is what counts.
+            let is_unknown = |result: &CallResult| {
+                result.code == Code::OutcomeUnknown.as_str() && result.start_state == MAY_HAVE_STARTED
+            };
+            if let Some(result) = result.filter(is_unknown) {
                 return Ok(Some(Refusal { code: Code::OutcomeUnknown, text: result.text() }));
             }
         }

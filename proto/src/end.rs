@@ -5,7 +5,7 @@ use crate::code::{self, Code};
 use crate::effect::Effect;
 use crate::output::{self, Rendered};
 use crate::wire::{
-    self, AttemptRecord, CallResult, Job, MAY_HAVE_STARTED, NEVER_STARTED, OutputForm, SCHEMA,
+    self, AttemptRecord, CallResult, Clocks, Job, MAY_HAVE_STARTED, NEVER_STARTED, OutputForm, SCHEMA,
     StartKind, StartRecord,
 };
 use crate::{descriptor::ResultForm, unit};
@@ -84,7 +84,7 @@ pub fn decide(job: &Job, end: &End, record: Option<&Record>) -> Verdict {
         None if end.code == Code::QueueTimedOut || end.code == Code::NoWorker => Verdict {
             // It did start once: "waiting for a worker" would not be true.
             code: Code::TimedOut,
-            text: timed_out(total_ms(job)),
+            text: whole_time_over(&job.clocks.unwrap_or_default()),
             start_state: MAY_HAVE_STARTED,
         },
         None => as_wished(MAY_HAVE_STARTED),
@@ -139,6 +139,28 @@ pub fn timed_out(ms: u64) -> String {
     format!("timed out after {}", unit::describe_ms(ms))
 }
 
+/// The text for a call whose whole time is over: what cut it is the caller's or the execution's
+/// deadline, or all attempts together took too long.
+pub fn whole_time_over(clocks: &Clocks) -> String {
+    if is_cut(clocks) {
+        format!("timed out: the deadline {} is over", instant(clocks.deadline_ms))
+    } else {
+        timed_out(clocks.total_timeout_ms)
+    }
+}
+
+/// Whether a deadline of the caller's or the execution's makes the clocks shorter than the tool's own.
+fn is_cut(clocks: &Clocks) -> bool {
+    let span = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX / 4);
+    let own = span(clocks.queue_timeout_ms).saturating_add(span(clocks.total_timeout_ms));
+    clocks.deadline_ms < clocks.submitted_at_ms.saturating_add(own)
+}
+
+/// Whether the caller's or the execution's deadline comes before the end of the wait for a worker.
+pub fn is_wait_cut(clocks: &Clocks) -> bool {
+    is_cut(clocks) && clocks.queue_deadline_ms == clocks.deadline_ms
+}
+
 /// `timed out after 60 s waiting for a worker`.
 pub fn queue_timed_out(ms: u64) -> String {
     format!("{} waiting for a worker", timed_out(ms))
@@ -180,10 +202,6 @@ pub fn instant(ms: i64) -> String {
 
 fn queue_ms(job: &Job) -> u64 {
     job.clocks.as_ref().map_or(0, |clocks| clocks.queue_timeout_ms)
-}
-
-fn total_ms(job: &Job) -> u64 {
-    job.clocks.as_ref().map_or(0, |clocks| clocks.total_timeout_ms)
 }
 
 /// The result of a call, with everything that its job and the rendered text say.
@@ -231,7 +249,7 @@ pub fn result_of_verdict(job: &Job, verdict: &Verdict, attempts: u32, now_ms: i6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{CallName, Clocks};
+    use crate::wire::CallName;
 
     fn job() -> Job {
         Job {
@@ -241,6 +259,7 @@ mod tests {
             clocks: Some(Clocks {
                 queue_timeout_ms: 60_000,
                 total_timeout_ms: 90_000,
+                deadline_ms: 150_000,
                 ..Clocks::default()
             }),
             max_attempts: 3,
@@ -270,6 +289,24 @@ mod tests {
             may_have_taken_effect("timed out after 10 s"),
             "timed out after 10 s; it may have taken effect, check before calling it again"
         );
+    }
+
+    #[test]
+    fn a_deadline_of_the_caller_is_told_apart_from_the_tools_own_clocks() {
+        let own = Clocks {
+            submitted_at_ms: 1_000,
+            queue_deadline_ms: 61_000,
+            deadline_ms: 151_000,
+            queue_timeout_ms: 60_000,
+            total_timeout_ms: 90_000,
+            ..Clocks::default()
+        };
+        assert_eq!(whole_time_over(&own), "timed out after 90 s");
+        assert!(!is_wait_cut(&own));
+        let later = Clocks { deadline_ms: 100_000, ..own };
+        assert_eq!(whole_time_over(&later), "timed out: the deadline 1970-01-01T00:01:40Z is over");
+        assert!(!is_wait_cut(&later));
+        assert!(is_wait_cut(&Clocks { queue_deadline_ms: 5_000, deadline_ms: 5_000, ..own }));
     }
 
     #[test]

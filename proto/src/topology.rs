@@ -90,6 +90,11 @@ impl Prefix {
         self.subject(&format!("spend.{}.{}.{n}", name.tail(), escape(attempt_id)))
     }
 
+    /// Every spend record of an execution.
+    pub fn spend_of_execution(&self, tenant: &str, execution: &str) -> String {
+        self.subject(&format!("spend.{}.{}.>", escape(tenant), escape(execution)))
+    }
+
     /// Where events of a call are stored.
     pub fn event(&self, name: &CallName) -> String {
         self.subject(&format!("event.{}", name.tail()))

@@ -7,11 +7,11 @@ pub const DURATION_MS_MAX: u64 = 365 * 24 * 60 * 60 * 1_000;
 pub const BYTES_MAX: u64 = 1 << 40;
 
 /// Milliseconds of each unit of time.
-const DURATIONS: [(&str, u64); 5] =
+pub(crate) const DURATIONS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// Bytes of each unit of size. `KB` and `KiB` are the same.
-const SIZES: [(&str, u64); 7] = [
+pub(crate) const SIZES: [(&str, u64); 7] = [
     ("B", 1),
     ("KB", 1 << 10),
     ("KiB", 1 << 10),

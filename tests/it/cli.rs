@@ -6,7 +6,8 @@ use std::process::Output;
 use tokio::process::Command;
 use toolfleet_tests::{Fleet, TOOLFLEET, binary, clean_environment};
 
-async fn toolfleet(args: &[&str], env: &[(&str, &str)]) -> Output {
+/// Runs the command line to its end.
+pub async fn toolfleet(args: &[&str], env: &[(&str, &str)]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary(TOOLFLEET).unwrap());
     clean_environment(&mut command);
@@ -16,7 +17,7 @@ async fn toolfleet(args: &[&str], env: &[(&str, &str)]) -> Output {
 }
 
 #[track_caller]
-fn check(output: &Output, code: i32) -> (String, String) {
+pub fn check(output: &Output, code: i32) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "stdout: {out}\nstderr: {err}");

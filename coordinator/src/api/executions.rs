@@ -18,7 +18,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolfleet_io::broker::Error;
 use toolfleet_io::ending;
+use toolfleet_proto::code::Code;
 use toolfleet_proto::name::check_id;
+use toolfleet_proto::wire::MAY_HAVE_STARTED;
 
 /// Most entries of one page.
 const PAGE_MAX: usize = 500;
@@ -310,7 +312,10 @@ pub(crate) async fn resolve(
     }
     let name = call_name(&execution, &call);
     let result = ending::read_result(&coordinator.broker, &name).await.map_err(unavailable)?;
-    let is_unknown = result.is_some_and(|result| result.code == "outcome_unknown");
+    // One that was held back never ran: the call that it equals is the one to settle.
+    let is_unknown = result.is_some_and(|result| {
+        result.code == Code::OutcomeUnknown.as_str() && result.start_state == MAY_HAVE_STARTED
+    });
     let settled = Settled { outcome: body.outcome.clone(), at_ms: coordinator.clock.now_ms() };
     let is_recorded = coordinator
         .executions
@@ -331,7 +336,7 @@ pub(crate) async fn resolve(
             "nothing_to_resolve",
             "There is nothing to settle",
             format!("the call {call:?} of the execution {execution:?} has no unknown outcome"),
-            "resolve only calls whose code is outcome_unknown",
+            "resolve the call that started and whose code is outcome_unknown, not one that was held back",
         ))
     }
 }

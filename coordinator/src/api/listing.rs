@@ -57,14 +57,22 @@ impl Filter {
             ));
         }
         if let Some(Err(error)) = asked.pool.as_deref().map(check_pool) {
-            return Err(Problem::unprocessable("pool_invalid", format!("pool: {error}"), "use a pool's name"));
+            return Err(Problem::unprocessable(
+                "pool_invalid",
+                format!("pool: {error}"),
+                "use a pool's name",
+            ));
         }
         let older_than_ms = match asked.older_than.as_deref().map(unit::parse_duration_ms) {
             None => 0,
             Some(Ok(span_ms)) => span_ms,
             Some(Err(error)) => {
                 let detail = format!("olderThan: {error}");
-                return Err(Problem::unprocessable("older_than_invalid", detail, "use a span such as 90s"));
+                return Err(Problem::unprocessable(
+                    "older_than_invalid",
+                    detail,
+                    "use a span such as 90s",
+                ));
             }
         };
         Ok(Filter { state, tool: asked.tool.clone(), older_than_ms })
@@ -77,7 +85,7 @@ impl Filter {
     }
 }
 
-/// One job of the queue: its place in the list, and its call.
+/// One job of the queue: its subject, which is its place in the list, and its call.
 type Place = (String, CallName);
 
 /// Places after a cursor, sorted: the queue moves between two pages, so that only a name can tell where
@@ -89,8 +97,9 @@ fn places(
 ) -> Vec<Place> {
     let mut places: Vec<Place> = subjects
         .into_iter()
-        .filter_map(|subject| Some((subject.split_once(".job.")?.1.to_owned(), read(&subject)?)))
-        .filter(|(place, name)| name.tenant == TENANT && cursor.is_none_or(|after| place.as_str() > after))
+        .filter(|subject| cursor.is_none_or(|after| subject.as_str() > after))
+        .filter_map(|subject| read(&subject).map(|name| (subject, name)))
+        .filter(|(_, name)| name.tenant == TENANT)
         .collect();
     places.sort_unstable_by(|one, two| one.0.cmp(&two.0));
     places
@@ -106,20 +115,21 @@ pub(crate) async fn calls(
     let limit = asked.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
     let prefix = coordinator.broker.prefix();
     let subjects = prefix.jobs_of_pool(asked.pool.as_deref().unwrap_or("*"));
-    let subjects = coordinator.broker.subjects(&prefix.jobs_stream(), &subjects).await.map_err(unavailable)?;
+    let subjects =
+        coordinator.broker.subjects(&prefix.jobs_stream(), &subjects).await.map_err(unavailable)?;
     let places = places(subjects, asked.cursor.as_deref(), |subject| prefix.call_of_job(subject));
     let (mut items, mut last, total) = (Vec::new(), None, places.len());
     let mut read = 0;
-    let mut entries = futures::stream::iter(places.iter().take(READ_MAX))
+    let mut entries = futures::stream::iter(places.into_iter().take(READ_MAX))
         .map(|(place, name)| {
-            let coordinator = &coordinator;
-            async move { (place, coordinator.queued_entry(name).await) }
+            let coordinator = coordinator.clone();
+            async move { (place, coordinator.queued_entry(&name).await) }
         })
         .buffered(AT_ONCE);
     while items.len() < limit {
         let Some((place, entry)) = entries.next().await else { break };
         items.extend(entry.map_err(unavailable)?.filter(|item| filter.takes(item)));
-        last = Some(place.clone());
+        last = Some(place);
         read += 1;
     }
     let next = last.filter(|_| read < total);
@@ -171,18 +181,16 @@ mod tests {
 
     #[test]
     fn places_are_sorted_and_begin_after_the_cursor() {
-        let prefix = Prefix::parse("tf.job.v1").unwrap_or_else(|error| panic!("{error}"));
-        let prefix_plain = Prefix::parse("tf.v1").unwrap();
-        let subjects = || ["b", "c", "a"].map(|id| prefix_plain.job("default", &name(id))).to_vec();
-        let read = |subject: &str| prefix_plain.call_of_job(subject);
+        let prefix = Prefix::parse("tf.v1").unwrap();
+        let subjects = || ["b", "c", "a"].map(|id| prefix.job("default", &name(id))).to_vec();
+        let read = |subject: &str| prefix.call_of_job(subject);
         let all = places(subjects(), None, read);
         let ids: Vec<&str> = all.iter().map(|(_, name)| name.execution.as_str()).collect();
         assert_eq!(ids, ["a", "b", "c"]);
         let rest = places(subjects(), Some(&all[0].0), read);
         assert_eq!(rest, all[1..]);
         // The cursor's own job may be gone.
-        assert_eq!(places(subjects(), Some("default.0.zzz"), read), []);
-        drop(prefix);
+        assert_eq!(places(subjects(), Some("tf.v1.job.default.0.zzz"), read), []);
     }
 
     #[test]
@@ -198,10 +206,17 @@ mod tests {
         let clocks = Clocks { submitted_at_ms: 1_000, ..Clocks::default() };
         let job = Job { tool: "echo".into(), clocks: Some(clocks), ..Job::default() };
         let item = entry(&name("e:1"), &job, "queued", 3_500);
-        assert_eq!((item["ageMs"].clone(), item["submittedAt"].clone()), (json!(2_500), json!("1970-01-01T00:00:01Z")));
+        assert_eq!(
+            (item["ageMs"].clone(), item["submittedAt"].clone()),
+            (json!(2_500), json!("1970-01-01T00:00:01Z"))
+        );
         assert_eq!(item["idempotencyKey"], "e%3A1:main:t:c");
         let takes = |asked: Asked| Filter::read(&asked).unwrap().takes(&item);
-        assert!(takes(Asked { older_than: Some("2s".into()), tool: Some("echo".into()), ..Asked::default() }));
+        assert!(takes(Asked {
+            older_than: Some("2s".into()),
+            tool: Some("echo".into()),
+            ..Asked::default()
+        }));
         assert!(!takes(Asked { older_than: Some("3s".into()), ..Asked::default() }));
         assert!(!takes(Asked { state: Some("running".into()), ..Asked::default() }));
         assert!(!takes(Asked { tool: Some("other".into()), ..Asked::default() }));

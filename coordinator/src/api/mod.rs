@@ -3,10 +3,13 @@
 mod calls;
 mod executions;
 mod guard;
+mod listing;
 mod problem;
 mod request;
 mod respond;
+mod spend;
 mod tools;
+pub(crate) mod traces;
 mod turns;
 
 pub use guard::Hosts;
@@ -28,9 +31,11 @@ pub fn router(coordinator: Coordinator, hosts: Hosts) -> Router {
     Router::new()
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}/call", post(calls::call))
+        .route("/v1/calls", get(listing::calls))
         .route("/v1/calls/{execution}/{call}", get(calls::read))
         .route("/v1/calls/{execution}/{call}/cancel", post(executions::cancel_call))
         .route("/v1/calls/{execution}/{call}/resolve", post(executions::resolve))
+        .route("/v1/spend", get(spend::read))
         .route("/v1/executions", post(executions::create))
         .route("/v1/executions/{id}", get(executions::read))
         .route("/v1/executions/{id}/calls", get(executions::calls))
@@ -38,6 +43,7 @@ pub fn router(coordinator: Coordinator, hosts: Hosts) -> Router {
         .route("/v1/executions/{id}/finish", post(executions::finish))
         .route("/v1/executions/{id}/turns", post(turns::post).get(executions::turns))
         .route("/v1/executions/{id}/turns/{turn}", get(turns::read))
+        .merge(traces::routes(traces::Source::installed()))
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

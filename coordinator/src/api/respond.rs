@@ -87,13 +87,17 @@ impl Running {
             return Ok(self.with_names(json(StatusCode::OK, Body::from(ended(joined)?))));
         }
         // Refusals come before the status goes out, and nothing is called accepted that is not durable.
+        // A client that waits is kept alive also while calls wait for a slot of their turn.
         let durable = self.durable.clone();
+        let all_durable = async {
+            if prefer.is_async { durable.all().await } else { durable.all_but_parked().await }
+        };
         tokio::select! {
             biased;
             joined = &mut self.task => {
                 return Ok(self.with_names(json(StatusCode::OK, Body::from(ended(joined)?))));
             }
-            () = durable.all() => {}
+            () = all_durable => {}
         }
         if prefer.is_async {
             let mut response = json(StatusCode::ACCEPTED, Body::from(self.accepted.clone()));

@@ -144,11 +144,14 @@ async fn read(State(source): State<Source>, Path(id): Path<String>) -> Result<Re
             format!("no span of the trace {id} is kept"),
             "ask again in a second: spans arrive after their call; old traces make room for new ones",
         )),
-        Ok(Ok((status, _))) => Err(unreachable(format!("the service that keeps traces answers {status}"))),
-        Ok(Err(text)) => Err(unreachable(text)),
-        Err(_) => {
-            Err(unreachable(format!("no answer from the service that keeps traces in {} s", TIMEOUT.as_secs())))
+        Ok(Ok((status, _))) => {
+            Err(unreachable(format!("the service that keeps traces answers {status}")))
         }
+        Ok(Err(text)) => Err(unreachable(text)),
+        Err(_) => Err(unreachable(format!(
+            "no answer from the service that keeps traces in {} s",
+            TIMEOUT.as_secs()
+        ))),
     }
 }
 
@@ -218,7 +221,11 @@ mod tests {
     #[tokio::test]
     async fn what_the_service_keeps_is_passed_on() {
         async fn kept(Path(id): Path<String>) -> Response {
-            if id == ID { "{\"spans\":[]}".into_response() } else { StatusCode::NOT_FOUND.into_response() }
+            if id == ID {
+                "{\"spans\":[]}".into_response()
+            } else {
+                StatusCode::NOT_FOUND.into_response()
+            }
         }
         let keeper = serve(Router::new().route("/v1/traces/{id}", get(kept))).await;
         let slash = format!("{keeper}/");
@@ -236,7 +243,10 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (status, text) = answer(&format!("http://{free}"), ID).await;
         assert!(status == 503 && text.contains("traces_unreachable"), "{text}");
-        assert!(!text.contains(&free.to_string()), "the address is the operator's own business: {text}");
+        assert!(
+            !text.contains(&free.to_string()),
+            "the address is the operator's own business: {text}"
+        );
         // Takes the connection and never answers.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let (status, text) = answer(&format!("http://{}", silent.local_addr().unwrap()), ID).await;

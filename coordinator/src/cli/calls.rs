@@ -67,8 +67,12 @@ pub(crate) async fn run(args: CallsArgs, is_json: bool) -> ExitCode {
 
 /// The filters, for the server.
 fn query(args: &CallsArgs) -> String {
-    let filters =
-        [("state", &args.state), ("tool", &args.tool), ("pool", &args.pool), ("olderThan", &args.older_than)];
+    let filters = [
+        ("state", &args.state),
+        ("tool", &args.tool),
+        ("pool", &args.pool),
+        ("olderThan", &args.older_than),
+    ];
     let given = filters.iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
     given.map(|(name, value)| format!("&{name}={}", encode_segment(value))).collect()
 }
@@ -80,7 +84,11 @@ fn fits(item: &Value, state: Option<&str>, tool: Option<&str>) -> bool {
 }
 
 /// All items of a list. `query`: further parameters, each with a `&` before it.
-async fn every_page(connection: &Connection, path: &str, query: &str) -> Result<Vec<Value>, Failed> {
+async fn every_page(
+    connection: &Connection,
+    path: &str,
+    query: &str,
+) -> Result<Vec<Value>, Failed> {
     let (mut items, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = connection.get(&format!("{path}?limit={PAGE}{query}{cursor}")).await?.json();
@@ -93,7 +101,10 @@ async fn every_page(connection: &Connection, path: &str, query: &str) -> Result<
 }
 
 /// All calls of an execution, in order, each with its idempotency key.
-pub(crate) async fn of_execution(connection: &Connection, execution: &str) -> Result<Vec<Value>, Failed> {
+pub(crate) async fn of_execution(
+    connection: &Connection,
+    execution: &str,
+) -> Result<Vec<Value>, Failed> {
     let path = format!("/v1/executions/{}/calls", encode_segment(execution));
     let mut items = every_page(connection, &path, "").await?;
     for item in &mut items {
@@ -141,9 +152,14 @@ pub(crate) fn painted(item: &Value, word: &str, style: Style) -> String {
 
 /// A call on one line.
 pub(crate) fn one_line(item: &Value, style: Style) -> String {
-    let ran = if is_done(item) { format!("{:>9}", span(item, "durationMs")) } else { " ".repeat(9) };
+    let ran =
+        if is_done(item) { format!("{:>9}", span(item, "durationMs")) } else { " ".repeat(9) };
     let state = painted(item, &format!("{:<16}", word(item)), style);
-    format!("{state} {:<24} {ran}  {}", text(item, "toolName"), style.dim(text(item, "idempotencyKey")))
+    format!(
+        "{state} {:<24} {ran}  {}",
+        text(item, "toolName"),
+        style.dim(text(item, "idempotencyKey"))
+    )
 }
 
 /// A call of the tenant's list.

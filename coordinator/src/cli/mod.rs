@@ -1,7 +1,10 @@
 //! `toolfleet`, the command line. Human output by default, `--json` everywhere.
 
+mod bench;
 mod call;
+mod calls;
 mod cancel;
+mod completions;
 mod config_show;
 mod demo;
 pub mod dev;
@@ -9,9 +12,14 @@ mod exit;
 mod output;
 mod serve;
 mod server;
+mod terminal;
 mod tools;
 mod topology;
+mod trace;
+mod turn_file;
+mod watch;
 
+use crate::api::traces::Source;
 use clap::{Parser, Subcommand};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -45,14 +53,26 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Call one tool and print what comes back
     Call(call::CallArgs),
+    /// Hand in a model's message and print what each of its calls comes to
+    Turn(turn_file::TurnArgs),
+    /// List calls: those of an execution, or all that are queued or run now
+    Calls(calls::CallsArgs),
+    /// Follow the calls of an execution
+    Watch(watch::WatchArgs),
     /// List the tools on offer
     Tools(tools::ToolsArgs),
     /// Cancel an execution or one of its calls
     Cancel(cancel::CancelArgs),
     /// Settle a call whose outcome is unknown, after checking what came of it
     Resolve(cancel::ResolveArgs),
+    /// Show a call's trace as a tree
+    Trace(trace::TraceArgs),
     /// Show the fleet's streams, buckets and consumers, and whether they are as they must be
     Topology(topology::TopologyArgs),
+    /// Measure a running `dev` with calls that do nothing
+    Bench(bench::BenchArgs),
+    /// Print a script that completes commands in a shell
+    Completions(completions::CompletionsArgs),
     /// Show the configuration
     Config(config_show::ConfigArgs),
     /// Run one model message over a fleet of its own and print every result
@@ -71,11 +91,23 @@ pub fn main() -> ExitCode {
         Command::DevWatchdog(args) => dev::watchdog(args),
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Call(args) => block_on(call::run(args, json)),
+        Command::Turn(args) => block_on(turn_file::run(args, json)),
+        Command::Calls(args) => block_on(calls::run(args, json)),
+        Command::Watch(args) => block_on(watch::run(args, json)),
+        Command::Completions(args) => completions::run(&args),
+        Command::Bench(args) => match load(config.as_ref(), &Value::Object(serde_json::Map::new())) {
+            Ok(checked) => block_on(bench::run(args, checked, json)),
+            Err(code) => code,
+        },
         Command::Cancel(args) => block_on(cancel::run(args, json)),
         Command::Resolve(args) => block_on(cancel::resolve(args, json)),
+        Command::Trace(args) => block_on(trace::run(args, json)),
         Command::Tools(args) => block_on(tools::run(args, json)),
         Command::Serve(args) => match load(config.as_ref(), &args.flags()) {
-            Ok(checked) => serve::run(args, checked),
+            Ok(checked) => {
+                Source::new(&checked.config.telemetry.traces_url).install();
+                serve::run(args, checked)
+            }
             Err(code) => code,
         },
         Command::Dev(mut args) => match load(config.as_ref(), &Value::Object(serde_json::Map::new())) {

@@ -33,7 +33,9 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
         let padded: Vec<String> = cells
             .iter()
             .zip(&widths)
-            .map(|(cell, column)| format!("{cell}{}", " ".repeat(column.saturating_sub(width(cell)))))
+            .map(|(cell, column)| {
+                format!("{cell}{}", " ".repeat(column.saturating_sub(width(cell))))
+            })
             .collect();
         line(padded.join("  ").trim_end());
     };

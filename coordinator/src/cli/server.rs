@@ -11,7 +11,12 @@ use tokio::time::Instant;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServerArgs {
     /// Address of a coordinator
-    #[arg(long, value_name = "URL", env = "TOOLFLEET_SERVER", default_value = "http://127.0.0.1:8080")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TOOLFLEET_SERVER",
+        default_value = "http://127.0.0.1:8080"
+    )]
     pub(crate) server: String,
 }
 
@@ -32,7 +37,9 @@ impl Answer {
         let problem = self.json();
         let text = |key: &str| problem[key].as_str().unwrap_or_default().to_owned();
         let told = match (text("detail"), text("mend")) {
-            (detail, _) if detail.is_empty() => format!("the server answered {}: {}", self.status, self.text),
+            (detail, _) if detail.is_empty() => {
+                format!("the server answered {}: {}", self.status, self.text)
+            }
             (detail, mend) if mend.is_empty() => detail,
             (detail, mend) => format!("{detail}\n  to mend it: {mend}"),
         };
@@ -66,7 +73,7 @@ impl Failed {
     }
 
     /// Whether the same question may be answered in a moment: a coordinator that starts again.
-    fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         match self {
             Failed::Unreachable(_) => true,
             Failed::Refused(answer) => answer.status == StatusCode::SERVICE_UNAVAILABLE,
@@ -148,9 +155,9 @@ impl ServerArgs {
     /// # Errors
     /// The exit code where there can be none; it has been told already.
     pub(crate) fn connection(&self) -> Result<Connection, ExitCode> {
-        let client = Client::builder()
-            .build()
-            .map_err(|error| exit::complain(&unreachable(&self.server, &error).0, exit::UNREACHABLE))?;
+        let client = Client::builder().build().map_err(|error| {
+            exit::complain(&unreachable(&self.server, &error).0, exit::UNREACHABLE)
+        })?;
         Ok(Connection { client, server: self.server.clone() })
     }
 
@@ -165,7 +172,8 @@ impl ServerArgs {
         body: Option<String>,
         key: Option<&str>,
     ) -> Result<Answer, ExitCode> {
-        let headers: Vec<(&'static str, &str)> = key.map(|key| ("idempotency-key", key)).into_iter().collect();
+        let headers: Vec<(&'static str, &str)> =
+            key.map(|key| ("idempotency-key", key)).into_iter().collect();
         let asked = self.connection()?.ask(method, path, body, &headers).await;
         asked.map_err(|unreachable| Failed::Unreachable(unreachable).complain())
     }
@@ -193,7 +201,8 @@ mod tests {
     #[test]
     fn a_coordinator_that_is_away_is_borne_with_for_a_while_and_a_refusal_is_not() {
         let away = Failed::Unreachable(Unreachable("away".into()));
-        let refused = Failed::Refused(Answer { status: StatusCode::NOT_FOUND, text: String::new() });
+        let refused =
+            Failed::Refused(Answer { status: StatusCode::NOT_FOUND, text: String::new() });
         let start = Instant::now();
         let mut patience = Patience::default();
         assert!(patience.bears(&away, start));

@@ -63,9 +63,9 @@ fn read_message(file: &str) -> Result<String, String> {
     let text = read.map_err(|error| format!("{name}: {error}"))?;
     match serde_json::from_str::<&RawValue>(&text) {
         Ok(_) => Ok(text),
-        Err(error) => {
-            Err(format!("{name} is not JSON: {error}; give a provider's assistant message as it came"))
-        }
+        Err(error) => Err(format!(
+            "{name} is not JSON: {error}; give a provider's assistant message as it came"
+        )),
     }
 }
 
@@ -118,8 +118,13 @@ pub(crate) async fn run(args: TurnArgs, is_json: bool) -> ExitCode {
         Ok(answer) => show(&answer, &args, is_json),
         Err(failed) => {
             let code = failed.complain();
-            let turn = submission.name.get().map(|name| format!(" --turn {name}")).unwrap_or_default();
-            exit::complain(&format!("the same turn again: --execution {execution}{turn}"), 0);
+            // It may have been taken in: the same names attach to it.
+            if failed.is_passing() {
+                let turn =
+                    submission.name.get().map(|name| format!(" --turn {name}")).unwrap_or_default();
+                Target::Err
+                    .write(&format!("  the same turn again: --execution {execution}{turn}\n"));
+            }
             code
         }
     }
@@ -247,9 +252,11 @@ fn show(answer: &Answer, args: &TurnArgs, is_json: bool) -> ExitCode {
 /// What the model reads of each call, in call order: the messages say it in the provider's form.
 fn contents(answer: &Value) -> Vec<String> {
     let messages = answer["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let results = messages.iter().flat_map(|message| match (&message["role"], message["content"].as_array()) {
-        (role, Some(blocks)) if role == "user" => blocks.iter().collect(),
-        _ => vec![message],
+    let results = messages.iter().flat_map(|message| {
+        match (&message["role"], message["content"].as_array()) {
+            (role, Some(blocks)) if role == "user" => blocks.iter().collect(),
+            _ => vec![message],
+        }
     });
     results.map(|result| content(&result["content"])).collect()
 }
@@ -299,7 +306,8 @@ fn render(answer: &Value, style: Style, is_full: bool) -> String {
 
 /// A text, indented: all of it, or its first lines, each cut to a width.
 fn excerpt(content: &str, is_full: bool) -> Vec<String> {
-    let (lines_max, chars_max) = if is_full { (usize::MAX, usize::MAX) } else { (LINES_MAX, LINE_CHARS_MAX) };
+    let (lines_max, chars_max) =
+        if is_full { (usize::MAX, usize::MAX) } else { (LINES_MAX, LINE_CHARS_MAX) };
     let mut rows: Vec<String> = content
         .lines()
         .take(lines_max)

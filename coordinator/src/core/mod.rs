@@ -9,5 +9,6 @@ pub mod execution;
 pub mod formats;
 pub mod local;
 pub mod near;
+pub mod spend;
 pub mod turn;
 pub mod wait;

@@ -52,7 +52,7 @@ pub fn until_overdue_ms(job: &Job, now_ms: i64) -> u64 {
 pub fn mark(job: &Job, overdue: Overdue, has_live_worker: bool) -> Mark {
     let clocks = job.clocks.unwrap_or_default();
     match overdue {
-        Overdue::Whole => Mark { code: Code::TimedOut, reason: end::timed_out(clocks.total_timeout_ms) },
+        Overdue::Whole => Mark { code: Code::TimedOut, reason: end::whole_time_over(&clocks) },
         Overdue::No | Overdue::Queue if has_live_worker => {
             Mark { code: Code::QueueTimedOut, reason: end::queue_timed_out(clocks.queue_timeout_ms) }
         }

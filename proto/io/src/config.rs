@@ -114,6 +114,9 @@ pub struct Worker {
 pub struct Telemetry {
     /// OTLP over HTTP, e.g. `http://127.0.0.1:4318`; empty: nothing is exported.
     pub otlp_endpoint: String,
+    /// Where a coordinator reads traces for `GET /v1/traces/{traceId}`, e.g. `http://127.0.0.1:4319`:
+    /// a service that answers the same path; empty: nowhere.
+    pub traces_url: String,
     /// Log filter, e.g. `info` or `toolfleet=debug`.
     pub log: String,
     /// `text` or `json`.
@@ -214,6 +217,7 @@ impl Default for Telemetry {
     fn default() -> Self {
         Telemetry {
             otlp_endpoint: String::new(),
+            traces_url: String::new(),
             log: "info,opentelemetry=warn,async_nats=warn".into(),
             log_format: LogFormat::Text,
         }
@@ -330,6 +334,10 @@ pub fn check(config: Config) -> Result<Checked, Error> {
     if let Err(fault) = toolfleet_proto::topology::check_pool(&config.worker.pool) {
         faults.push(format!("worker.pool: {fault}"));
     }
+    let traces_url = config.telemetry.traces_url.trim();
+    if !traces_url.is_empty() && !is_http(traces_url) {
+        faults.push(format!("telemetry.traces_url: {traces_url:?} is not an http or https url"));
+    }
     let limits = match config.limits.read() {
         Ok(limits) => {
             faults.extend(limits.faults());
@@ -341,6 +349,11 @@ pub fn check(config: Config) -> Result<Checked, Error> {
         }
     };
     if faults.is_empty() { Ok(Checked { config, limits }) } else { Err(Error { faults }) }
+}
+
+/// Whether text is an `http` or `https` URL, by its scheme.
+pub fn is_http(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
 }
 
 #[cfg(test)]
@@ -367,10 +380,12 @@ mod tests {
         config.fleet.prefix = "a b".into();
         config.limits.lease_ttl = "4s".into();
         config.limits.drain = "30".into();
+        config.telemetry.traces_url = "localhost:4319".into();
         let error = check(config).unwrap_err();
         assert!(error.faults.len() >= 2, "{error}");
         assert!(error.to_string().contains("fleet.prefix"), "{error}");
         assert!(error.to_string().contains("limits.drain"), "{error}");
+        assert!(error.to_string().contains("telemetry.traces_url"), "{error}");
     }
 
     #[test]

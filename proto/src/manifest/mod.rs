@@ -4,6 +4,7 @@
 mod clocks;
 mod fault;
 mod keys;
+pub mod reference;
 mod run;
 mod schemas;
 #[cfg(test)]

@@ -95,12 +95,12 @@ fn granted(job: &Job, has_tool: bool, now_ms: i64, claims: u32) -> Option<Verdic
     // This claim has not started anything: only the ones before it may have.
     let earlier = claims.saturating_sub(1);
     let end = |code, text| End { code, text, claims: earlier, is_unheld_for_sure: true };
-    if earlier == 0 && now_ms >= clocks.queue_deadline_ms {
+    if earlier == 0 && now_ms >= clocks.queue_deadline_ms && !end::is_wait_cut(&clocks) {
         let text = end::queue_timed_out(clocks.queue_timeout_ms);
         return Some(Verdict::End(end(Code::QueueTimedOut, text)));
     }
     if now_ms >= clocks.deadline_ms {
-        let text = end::timed_out(clocks.total_timeout_ms);
+        let text = end::whole_time_over(&clocks);
         return Some(Verdict::End(end(Code::TimedOut, text)));
     }
     if earlier >= job.max_attempts.max(1) && !end::needs_start_record(job) {
@@ -144,7 +144,7 @@ pub fn attempt_timeout_ms(job: &Job, now_ms: i64) -> u64 {
 pub fn timed_out_text(job: &Job, timeout_ms: u64) -> String {
     let clocks = job.clocks.unwrap_or_default();
     if timeout_ms < clocks.timeout_ms {
-        end::timed_out(clocks.total_timeout_ms)
+        end::whole_time_over(&clocks)
     } else {
         end::timed_out(clocks.timeout_ms)
     }

@@ -46,7 +46,7 @@ impl Delivery {
     ) -> Settle {
         let claim = claimed.holder.claim.as_str();
         let is_not_started = matches!(ended.outcome, RunOutcome::NotStarted { .. });
-        let (rendered, is_verdict) = match self.read_outcome(tool, ended.outcome, timeout_ms) {
+        let (rendered, is_verdict) = match self.read_outcome(tool, ended.outcome, timeout_ms, attempt.started_at_ms) {
             Outcome::Offer(rendered) => (rendered, false),
             Outcome::Verdict(rendered) => (rendered, true),
             Outcome::HandBack => {
@@ -111,7 +111,13 @@ impl Delivery {
         }
     }
 
-    fn read_outcome(&self, tool: &Registered, outcome: RunOutcome, timeout_ms: u64) -> Outcome {
+    fn read_outcome(
+        &self,
+        tool: &Registered,
+        outcome: RunOutcome,
+        timeout_ms: u64,
+        started_at_ms: i64,
+    ) -> Outcome {
         let bound = self.job.result_bytes_max;
         let error = |code, text: &str| output::render_error(code, text, bound);
         match outcome {
@@ -134,7 +140,7 @@ impl Delivery {
             RunOutcome::Stopped(StopReason::LeaseLost) => Outcome::Nothing,
             RunOutcome::Stopped(StopReason::DrainOver) => {
                 if end::needs_start_record(&self.job) {
-                    let text = end::outcome_unknown(&self.job.tool, self.edge.clock.now_ms());
+                    let text = end::outcome_unknown(&self.job.tool, started_at_ms);
                     Outcome::Verdict(error(Code::OutcomeUnknown, &text))
                 } else {
                     Outcome::HandBack

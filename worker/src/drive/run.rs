@@ -92,10 +92,7 @@ impl Delivery {
         let body = async move {
             match &run {
                 Run::Native(tool) => native::run(tool, &invocation, spend).await,
-                Run::Exec(exec) => {
-                    drop(spend);
-                    exec.run(&invocation).await
-                }
+                Run::Exec(exec) => exec.run(&invocation, Some(spend)).await,
             }
         };
         let ended = self.edge.tools.spawn(body.instrument(span.clone())).await;

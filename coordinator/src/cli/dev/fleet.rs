@@ -42,14 +42,15 @@ pub(super) struct Fleet {
     events: mpsc::Receiver<Event>,
     signals: Signals,
     up: BTreeMap<Role, Up>,
+    traces_url: Option<String>,
 }
 
 impl Fleet {
-    /// None yet.
-    pub(super) fn new(signals: Signals) -> Fleet {
+    /// None yet. `traces_url` is the address of the receiver, where there is one.
+    pub(super) fn new(signals: Signals, traces_url: Option<String>) -> Fleet {
         let (told, events) = mpsc::channel(EVENTS_MAX);
         let (servers, programs) = (Group::new(), Group::new());
-        Fleet { servers, programs, told, events, signals, up: BTreeMap::new() }
+        Fleet { servers, programs, told, events, signals, up: BTreeMap::new(), traces_url }
     }
 
     /// Starts children at the same time and waits until all are ready.
@@ -97,6 +98,11 @@ impl Fleet {
         self.up.get(&role)
     }
 
+    /// Where traces are kept.
+    pub(super) fn traces_url(&self) -> Option<&str> {
+        self.traces_url.as_deref()
+    }
+
     /// The names of all tools that workers brought.
     pub(super) fn tools(&self) -> BTreeSet<String> {
         self.up.values().flat_map(|up| up.tools.iter().cloned()).collect()
@@ -117,6 +123,7 @@ impl Fleet {
             admin: coordinator.admin.clone(),
             nats: nats.url.clone(),
             redis: redis.url.clone(),
+            traces: self.traces_url.clone(),
             pids: Pids { nats: nats.pid, redis: redis.pid, coordinator: coordinator.pid, workers },
         })
     }

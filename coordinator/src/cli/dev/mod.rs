@@ -18,6 +18,7 @@ mod role;
 mod signals;
 mod state;
 mod supervise;
+mod traces;
 mod watchdog;
 
 pub use watchdog::{WatchdogArgs, watchdog};
@@ -38,6 +39,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use toolfleet_io::child::{NatsOptions, Observer, RedisOptions};
 use toolfleet_io::config::Checked;
+use traces::{Receiver, Spans};
 
 const CATALOGUE_TIMEOUT: Duration = Duration::from_secs(30);
 /// As a shell tells an end by SIGINT: a second signal cut the end short.
@@ -61,6 +63,10 @@ pub struct DevArgs {
     /// Where to write addresses and process ids as JSON once every tool can be called
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    /// Send traces and metrics to this OTLP endpoint, such as http://127.0.0.1:4318, instead of keeping
+    /// the last traces for `toolfleet trace`; `none` sends them nowhere
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
     /// Show what the children write
     #[arg(long)]
     pub verbose: bool,
@@ -99,7 +105,13 @@ async fn dev(args: &DevArgs, checked: &Checked, json: bool) -> Result<u8, Failur
     let logs = if args.verbose { logs(&plan) } else { Vec::new() };
     let follower = tokio::spawn(follow::follow(logs, quiet.clone()));
 
-    let mut fleet = Fleet::new(signals);
+    // Until the children are gone: they send their last spans on their way out.
+    let receiver = match plan.spans {
+        Spans::Kept => Some(Receiver::start().await.map_err(unavailable)?),
+        Spans::Sent(_) | Spans::AsConfigured => None,
+    };
+    let traces_url = receiver.as_ref().map(|receiver| receiver.url().to_owned());
+    let mut fleet = Fleet::new(signals, traces_url);
     let failure = match drive(&mut fleet, &plan, guard.observer(), json).await {
         Ok(never) => match never {},
         Err(failure) => failure,
@@ -142,6 +154,7 @@ async fn drive(
         redis_url: url(Role::Redis),
         state: state.into(),
         config_file: plan.config_file.clone(),
+        telemetry: traces::variables(&plan.spans, fleet.traces_url()),
         observer,
     };
     let listen = plan.listen.to_string();
@@ -228,11 +241,17 @@ fn announce(fleet: &Fleet, plan: &Plan, tools: &BTreeSet<String>, json: bool) {
         return;
     }
     let names: Vec<&str> = tools.iter().map(String::as_str).collect();
+    let traces = match (&plan.spans, &file.traces) {
+        (_, Some(url)) => format!("{url} (the last ones; see `toolfleet trace`)"),
+        (Spans::Sent(url), None) if url.is_empty() => "none".to_owned(),
+        (Spans::Sent(url), None) => format!("sent to {url}"),
+        (Spans::Kept | Spans::AsConfigured, None) => "sent as configured".to_owned(),
+    };
     let kept = if plan.state.is_temporary() { "removed at the end" } else { "kept" };
     let _ = writeln!(
         out,
         "toolfleet dev is ready\n  http     {}\n  admin    {}\n  nats     {}\n  redis    {}\n  \
-         workers  {}\n  tools    {}\n  state    {} ({kept})\npress Ctrl-C to stop",
+         traces   {traces}\n  workers  {}\n  tools    {}\n  state    {} ({kept})\npress Ctrl-C to stop",
         file.http,
         file.admin,
         file.nats,

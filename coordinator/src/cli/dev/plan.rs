@@ -3,10 +3,11 @@
 use super::DevArgs;
 use super::report::Failure;
 use super::state::StateDir;
+use super::traces::Spans;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use toolfleet_io::child::{FindError, find_nats_server, find_redis_server};
-use toolfleet_io::config::Checked;
+use toolfleet_io::config::{Checked, is_http};
 
 const WORKER_PROGRAM: &str = "toolfleet-worker";
 
@@ -27,6 +28,8 @@ pub(super) struct Plan {
     pub(super) config_file: Option<PathBuf>,
     /// Where to write the ready file.
     pub(super) ready_file: Option<PathBuf>,
+    /// Where spans go.
+    pub(super) spans: Spans,
     /// How long workers have for running jobs at the end, in milliseconds.
     pub(super) drain_ms: u64,
     /// The state folder.
@@ -38,6 +41,8 @@ impl Plan {
     pub(super) fn make(args: &DevArgs, checked: &Checked) -> Result<Plan, Failure> {
         let listen = parse_listen(&args.listen).map_err(Failure::Configuration)?;
         check_free(listen)?;
+        let endpoint = &checked.config.telemetry.otlp_endpoint;
+        let spans = spans(args.otlp.as_deref(), endpoint).map_err(Failure::Configuration)?;
         if let Some(dir) = args.tools.as_ref().filter(|dir| !dir.is_dir()) {
             let text = format!("--tools: there is no folder {}", dir.display());
             return Err(Failure::Configuration(text));
@@ -72,6 +77,7 @@ impl Plan {
             tools: args.tools.clone(),
             config_file: args.config_file.clone(),
             ready_file: args.ready_file.clone(),
+            spans,
             drain_ms: checked.limits.drain_ms,
             state: StateDir::open(args.state.as_deref())?,
         })
@@ -94,6 +100,19 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| {
             format!("--listen: {text} is not a loopback address, and there is no authentication")
         })
+}
+
+/// `--otlp` wins over the configuration; without either, traces are kept here.
+fn spans(otlp: Option<&str>, configured: &str) -> Result<Spans, String> {
+    match otlp {
+        Some("none") => Ok(Spans::Sent(String::new())),
+        Some(url) if is_http(url) => Ok(Spans::Sent(url.to_owned())),
+        Some(text) => {
+            Err(format!("--otlp: {text:?} is no url such as http://127.0.0.1:4318, and not `none`"))
+        }
+        None if configured.trim().is_empty() => Ok(Spans::Kept),
+        None => Ok(Spans::AsConfigured),
+    }
 }
 
 fn check_free(listen: SocketAddr) -> Result<(), Failure> {
@@ -133,6 +152,16 @@ mod tests {
         for text in ["0.0.0.0:8080", "8080", "", "127.0.0.1:70000"] {
             assert!(parse_listen(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn traces_are_kept_where_nobody_wants_them_elsewhere() {
+        let url = "http://127.0.0.1:4318";
+        assert_eq!(spans(None, " "), Ok(Spans::Kept));
+        assert_eq!(spans(None, url), Ok(Spans::AsConfigured));
+        assert_eq!(spans(Some(url), "http://other"), Ok(Spans::Sent(url.into())));
+        assert_eq!(spans(Some("none"), url), Ok(Spans::Sent(String::new())));
+        assert!(spans(Some("127.0.0.1:4318"), "").unwrap_err().contains("--otlp"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::ready::ChildReady;
 use super::role::Role;
+use super::traces::Variables;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use tokio::process::Command;
@@ -29,6 +30,8 @@ pub(super) struct Surroundings {
     pub(super) state: PathBuf,
     /// A configuration file that `dev` was given on its command line.
     pub(super) config_file: Option<PathBuf>,
+    /// Where spans go.
+    pub(super) telemetry: Variables,
     /// Hears of each process.
     pub(super) observer: Observer,
 }
@@ -131,6 +134,11 @@ impl Program {
             .env("TOOLFLEET_NATS__URL", &self.surroundings.nats_url)
             .env("TOOLFLEET_REDIS__URL", &self.surroundings.redis_url)
             .env("TOOLFLEET_DEV_PARENT", "1");
+        let telemetry = &self.surroundings.telemetry;
+        command.envs(telemetry.programs.iter().map(|(key, value)| (key, value)));
+        if self.role == Role::Coordinator {
+            command.envs(telemetry.coordinator.iter().map(|(key, value)| (key, value)));
+        }
         command
     }
 
@@ -164,6 +172,7 @@ mod tests {
             redis_url: "redis://127.0.0.1:2".into(),
             state: state.into(),
             config_file: None,
+            telemetry: Variables::default(),
             observer: Arc::new(|_| {}),
         }
     }

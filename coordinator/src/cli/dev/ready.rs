@@ -15,6 +15,9 @@ pub(super) struct ReadyFile {
     pub(super) nats: String,
     /// The lease store, `redis://host:port`.
     pub(super) redis: String,
+    /// The receiver that keeps traces, `http://host:port`; absent where they are sent elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) traces: Option<String>,
     /// The newest process of each child.
     pub(super) pids: Pids,
 }

@@ -4,10 +4,12 @@ mod capture;
 mod environment;
 mod group;
 mod scratch;
+mod side;
 #[cfg(test)]
 mod tests;
 
 use super::{Ended, Invocation, RawOutput, RunOutcome};
+use crate::spend::Spend;
 use crate::stop::StopReason;
 use capture::Streams;
 use group::Group;
@@ -47,7 +49,9 @@ impl Exec {
     ///
     /// Returns at most `kill_grace` and the time to clean up after the timeout or the stop signal.
     /// What the tool gives once it was told to stop does not count.
-    pub async fn run(&self, invocation: &Invocation) -> Ended {
+    ///
+    /// What the tool says on descriptor 3 while it runs goes to `spend` and to the log.
+    pub async fn run(&self, invocation: &Invocation, spend: Option<Spend>) -> Ended {
         if let Some(reason) = invocation.stop.reason() {
             return Ended { outcome: stopped(reason), duration: Duration::ZERO };
         }
@@ -56,12 +60,17 @@ impl Exec {
             Ok(scratch) => scratch,
             Err(error) => return not_started(format!("could not make a scratch folder: {error}")),
         };
-        let ended = self.run_in(&scratch, invocation).await;
+        let ended = self.run_in(&scratch, invocation, spend).await;
         scratch.remove().await;
         ended
     }
 
-    async fn run_in(&self, scratch: &Scratch, invocation: &Invocation) -> Ended {
+    async fn run_in(
+        &self,
+        scratch: &Scratch,
+        invocation: &Invocation,
+        spend: Option<Spend>,
+    ) -> Ended {
         let Some((program, words)) = self.command.split_first() else {
             return not_started("could not start the tool: its command is empty".to_owned());
         };
@@ -77,13 +86,21 @@ impl Exec {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        let said = match side::open(&mut command) {
+            Ok(said) => said,
+            Err(error) => return not_started(format!("could not open descriptor 3: {error}")),
+        };
         let group = match Group::start(&mut command).await {
             Ok(group) => group,
             Err(error) => return not_started(group::start_failure(program, &error)),
         };
+        // It holds our copy of the tool's end of descriptor 3.
+        drop(command);
+        let listening = side::listen(said, spend, invocation.context.tool_name.clone());
         let started = Instant::now();
         let mut streams = Streams::new(invocation.capture_bytes_max);
         let (cause, status) = attend(group, &mut streams, invocation).await;
+        side::finish(listening).await;
         Ended { outcome: judge(cause, status, streams), duration: started.elapsed() }
     }
 }

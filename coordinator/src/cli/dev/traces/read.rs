@@ -48,7 +48,8 @@ fn read(span: Sent, service: &str) -> Option<(String, Span)> {
         _ => "unset",
     };
     let links = span.links.into_iter().take(LINKS_MAX).filter_map(|link| {
-        let (trace, span) = (id(&link.trace_id, TRACE_ID_BYTES)?, id(&link.span_id, SPAN_ID_BYTES)?);
+        let (trace, span) =
+            (id(&link.trace_id, TRACE_ID_BYTES)?, id(&link.span_id, SPAN_ID_BYTES)?);
         Some(Link { trace_id: trace, span_id: span })
     });
     let duration_ns = span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano);
@@ -118,7 +119,9 @@ mod tests {
         let (trace_id, span) = read(sent.clone(), "s").unwrap();
         assert_eq!((trace_id, span.span_id), ("01".repeat(16), "02".repeat(8)));
         assert_eq!(span.parent_span_id, "");
-        for (trace, own) in [(vec![0; 16], vec![2; 8]), (vec![1; 15], vec![2; 8]), (vec![1; 16], vec![])] {
+        for (trace, own) in
+            [(vec![0; 16], vec![2; 8]), (vec![1; 15], vec![2; 8]), (vec![1; 16], vec![])]
+        {
             let sent = Sent { trace_id: trace, span_id: own, ..sent.clone() };
             assert_eq!(read(sent, "s"), None);
         }

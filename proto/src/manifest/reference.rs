@@ -1,0 +1,194 @@
+//! The reference of manifests, rendered from the tables that manifests are checked by, so that it
+//! cannot say anything else than the code does.
+
+use super::keys::{Absent, Form, Key, PRESENTATION, RUN, Support, TOP};
+use super::{MANIFEST_BYTES_MAX, MAX_ATTEMPTS_MAX};
+use crate::limit::RESULT_BYTES_CAP;
+use crate::schema::SCHEMA_BYTES_MAX;
+use crate::unit::{self, DURATIONS, SIZES};
+use std::fmt::Write as _;
+
+/// What stands before the tables.
+const HEAD: &str = "# Manifests
+
+A manifest defines one tool. It is a file of the worker's tools folder, `<tool>.toml`, or `<tool>.json`
+with the same keys; the file's name without its ending is the tool's name: 1 to 64 of `A-Z`, `a-z`,
+`0-9`, `_` and `-`, a letter or `_` first. Entries that begin with a dot and folders are skipped, links are
+followed. Every fault of every manifest is told at once, and the worker then exits 78;
+[errors.md](errors.md) explains each code.
+
+```toml
+# tools/weather.toml
+description = \"Forecast for a city, one entry a day from tomorrow on.\"
+effect = \"read\"
+timeout = \"5s\"
+max_result_size = \"64KB\"
+
+[input]
+type = \"object\"
+required = [\"city\"]
+properties.city = { type = \"string\", description = \"name of the city\" }
+
+[run]
+exec = [\"./weather.sh\"]
+result = \"json\"
+```
+
+In TOML, keys of the manifest itself stand above the first table.
+";
+
+/// What stands before the keys that do nothing yet.
+const NOT_YET: &str = "
+## Not yet
+
+These keys are known and refused (`manifest.not-yet`): a key is never ignored. The same holds for an
+expression as `effect`, for `enabled` other than `true` and for `weight` other than 1.
+
+| key | will say |
+|---|---|
+";
+
+/// The whole reference, Markdown; kept as `docs/manifest.md`.
+pub fn render() -> String {
+    let mut page = HEAD.to_owned();
+    section(&mut page, "Keys", TOP);
+    section(&mut page, "`[run]`", RUN);
+    section(&mut page, "`[presentation]` and `[presentation.<locale>]`", PRESENTATION);
+    page.push_str(
+        "\n`<locale>` is a language tag such as `de` or `pt-BR`. These words are served in \
+         `GET /v1/tools?format=native` as\nthey stand here; nothing fills placeholders in yet.\n",
+    );
+    values(&mut page);
+    page.push_str(NOT_YET);
+    for (table, keys) in [("", TOP), ("run.", RUN), ("presentation.", PRESENTATION)] {
+        for key in keys.iter().filter(|key| key.support == Support::NotYet) {
+            let _ = writeln!(page, "| `{table}{}` | {} |", key.name, key.doc);
+        }
+    }
+    page
+}
+
+fn section(page: &mut String, title: &str, keys: &[Key]) {
+    let _ = writeln!(
+        page,
+        "\n## {title}\n\n| key | value | without it | what it says |\n|---|---|---|---|"
+    );
+    for key in keys.iter().filter(|key| key.support == Support::Now) {
+        let (value, absent) = (form(key.form), absent(key.absent));
+        let _ = writeln!(page, "| `{}` | {value} | {absent} | {} |", key.name, key.doc);
+    }
+}
+
+fn form(form: Form) -> String {
+    match form {
+        Form::Text => "string".to_owned(),
+        Form::Words(words) => {
+            words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
+        }
+        Form::Flag => "boolean".to_owned(),
+        Form::Count => "whole number".to_owned(),
+        Form::Span => "span, as `\"10s\"`".to_owned(),
+        Form::Size => "size, as `\"64KB\"`".to_owned(),
+        Form::List => "list of strings".to_owned(),
+        Form::Table => "table".to_owned(),
+        Form::Schema => "JSON Schema, or the path of a JSON file".to_owned(),
+        Form::Open => "not settled".to_owned(),
+    }
+}
+
+fn absent(absent: Absent) -> String {
+    match absent {
+        Absent::Fault => "a fault".to_owned(),
+        Absent::Nothing => "none".to_owned(),
+        Absent::Words(words) => words.to_owned(),
+        Absent::Span(span_ms) => unit::describe_ms(span_ms),
+        Absent::Size(bytes) => size(bytes),
+        Absent::Count(count) => count.to_string(),
+    }
+}
+
+/// `128 KB`, or bytes where it is no whole number of them.
+fn size(bytes: u64) -> String {
+    match (bytes / 1_024, bytes % 1_024) {
+        (kilobytes, 0) => format!("{} KB", unit::thousands(kilobytes)),
+        _ => format!("{} B", unit::thousands(bytes)),
+    }
+}
+
+/// How values are written, with their limits.
+fn values(page: &mut String) {
+    let names = |units: &[(&str, u64)]| {
+        units.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    };
+    let days = unit::DURATION_MS_MAX / (24 * 60 * 60 * 1_000);
+    let _ = write!(
+        page,
+        "
+## Values
+
+| what | how it is written | bounds |
+|---|---|---|
+| span | a number and one of {}, in quotes | 1 ms to {days} days, whole milliseconds |
+| size | a number and one of {}, in quotes; `KB` and `KiB` are both 1,024 bytes | whole bytes from 1; \
+         `max_result_size` at most {} |
+| `max_attempts` | a whole number | 1 to {MAX_ATTEMPTS_MAX} |
+| schema | JSON Schema 2020-12, older drafts by `$schema`; nothing is fetched | {} of compact JSON |
+| path of a schema | relative, below the manifest's folder, without `..` | |
+| secret | letters, digits and `_`, no digit first; no variable that every program is given | 128 bytes |
+| manifest, schema file | UTF-8 | {} each |
+
+A bare number where a unit belongs is refused (`units.missing`). Nothing is converted: `\"3\"` is no number.
+",
+        names(&DURATIONS),
+        names(&SIZES),
+        size(RESULT_BYTES_CAP),
+        size(SCHEMA_BYTES_MAX as u64),
+        size(MANIFEST_BYTES_MAX as u64),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn kept() -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/manifest.md")
+    }
+
+    #[test]
+    fn the_kept_reference_is_the_rendered_one() {
+        let rendered = render();
+        if std::env::var("TOOLFLEET_GOLDEN").is_ok_and(|mode| mode == "write") {
+            std::fs::write(kept(), &rendered).unwrap();
+        }
+        let text = std::fs::read_to_string(kept()).unwrap_or_default();
+        assert!(
+            text == rendered,
+            "docs/manifest.md is not what the tables say; TOOLFLEET_GOLDEN=write writes it anew"
+        );
+    }
+
+    #[test]
+    fn every_key_has_one_row_and_every_sentence_ends() {
+        let page = render();
+        for (table, keys) in [("", TOP), ("run.", RUN), ("presentation.", PRESENTATION)] {
+            for key in keys {
+                let row = match key.support {
+                    Support::Now => format!("\n| `{}` | ", key.name),
+                    Support::NotYet => format!("\n| `{table}{}` | ", key.name),
+                };
+                assert!(page.contains(&row), "{}", key.name);
+                assert!(key.doc.ends_with('.'), "{}", key.name);
+                assert!(!key.doc.contains(['|', '\n']), "{} would break its row", key.name);
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_read_as_people_write_them() {
+        assert_eq!(size(128 * 1_024), "128 KB");
+        assert_eq!(size(1_000), "1,000 B");
+        assert_eq!(absent(Absent::Span(30_000)), "30 s");
+    }
+}
