@@ -168,19 +168,20 @@ impl Coordinator {
                 None if has_jobs => {
                     let fresh = Execution::new(id, ACTOR, &Wishes::default(), None, now_ms);
                     let closed = cancelled(fresh, reason, now_ms);
-                    (Some(closed), Ok(()))
+                    (Some(closed), Ok(true))
                 }
                 None => (None, Err(ExecutionAnswer::Unknown)),
-                Some(record) if record.state == State::Cancelled => (None, Ok(())),
+                Some(record) if record.state == State::Cancelled => (None, Ok(false)),
                 Some(record) if record.state == State::Finished => {
                     (None, Err(ExecutionAnswer::Ended(record.state)))
                 }
-                Some(record) => (Some(cancelled(record, reason, now_ms)), Ok(())),
+                Some(record) => (Some(cancelled(record, reason, now_ms)), Ok(true)),
             })
             .await?;
-        if let Err(answer) = closed {
-            return Ok(answer);
-        }
+        let is_ours = match closed {
+            Ok(is_ours) => is_ours,
+            Err(answer) => return Ok(answer),
+        };
         let mut answers: Vec<(String, Answer)> = Vec::new();
         for _ in 0..ROUNDS_MAX {
             let queued = self.jobs_below(&filter).await?;
@@ -198,8 +199,28 @@ impl Coordinator {
             .filter(|name| answers.iter().all(|(known, _)| *known != name.call))
             .collect();
         self.cancel_each(rest, reason, &mut answers).await?;
+        if is_ours {
+            self.count_in_refused(id, now_ms, &mut answers).await?;
+        }
         answers.sort_by(|one, two| one.0.cmp(&two.0));
         Ok(ExecutionAnswer::Cancelled(answers))
+    }
+
+    /// Calls that their own turn has ended because of this cancel, before it came to them: their
+    /// results say what it did.
+    async fn count_in_refused(
+        &self,
+        id: &str,
+        closed_at_ms: i64,
+        answers: &mut [(String, Answer)],
+    ) -> Result<(), Error> {
+        for (call, answer) in answers.iter_mut().filter(|(_, answer)| *answer == Answer::AlreadyFinished) {
+            let result = ending::read_result(&self.broker, &call_name(id, call)).await?;
+            if let Some(result) = result.filter(|result| result.stored_at_ms >= closed_at_ms) {
+                *answer = Answer::of(&result);
+            }
+        }
+        Ok(())
     }
 
     async fn cancel_each(

@@ -18,7 +18,7 @@ use toolfleet_proto::code::Code;
 use toolfleet_proto::descriptor::hex;
 use toolfleet_proto::effect::Effect;
 use toolfleet_proto::name::CallName;
-use toolfleet_proto::wire::{CallResult, Caller, MAY_HAVE_STARTED, TraceContext};
+use toolfleet_proto::wire::{CallResult, Caller, MAY_HAVE_STARTED, NEVER_STARTED, TraceContext};
 use tracing::{Instrument as _, Span};
 
 /// Bound of the text of a call that never reached a tool.
@@ -522,6 +522,9 @@ impl Coordinator {
         let rendered = toolfleet_proto::output::render_error(refusal.code, &refusal.text, REFUSAL_BYTES_MAX);
         let mut result = toolfleet_proto::end::result(&job, &rendered, self.clock.now_ms());
         result.queued_ms = 0;
+        if refusal.code == Code::Cancelled {
+            NEVER_STARTED.clone_into(&mut result.start_state);
+        }
         result.submitted_at_ms = result.stored_at_ms;
         let retention_ms = self.limits.unnamed_retention_ms;
         let stored = ending::store_result(&self.broker, &job, &names.name, result, retention_ms)

@@ -19,11 +19,11 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "clients"
 # (example, POSTs to the fleet: one for a turn, or one for a call).
 CLIENTS = [("openai_loop.py", 1), ("anthropic_loop.py", 1), ("pydantic_ai_tools.py", CALLS)]
 QUESTION = "A table for six in Lisbon on 2031-05-17 at 19:30, and what will the weather be?"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 90.0
 
 FORECAST = '{"city":"Lisbon","days":[{"day":1,"sky":"sunny","highC":24,"lowC":16}'
 BOOKED = re.compile(r"booked: 6 guests on 2031-05-17 at 19:30, confirmation TR-(\d+)")
-MISTAKE = 'days: expected integer, got string "two"'
+MISTAKE = "invalid input: days: expected integer, got string"
 
 
 class Differs(Exception):

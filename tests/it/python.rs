@@ -1,4 +1,4 @@
-//! The providers' own Python packages, in an environment of their own that is kept between runs.
+//! Python packages, in environments of their own that are kept between runs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,33 +10,43 @@ const MEND: &str = "install Python 3.10 or newer with its venv module (Debian: a
                     python3 python3-venv) and let pip reach its index, or set \
                     TOOLFLEET_TEST_PYTHON=skip";
 
+/// An interpreter once it is made, or why it cannot be.
+pub type Made = OnceLock<Result<PathBuf, String>>;
+
 /// The files of the providers' check.
 pub fn providers() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("providers")
 }
 
-/// The interpreter of the environment with the packages of `requirements.txt`. `None`: these tests
+/// The interpreter of the environment with the packages of the providers' check. `None`: these tests
 /// are to be skipped. Panics where it cannot be made, and says what to install.
 pub fn python() -> Option<PathBuf> {
-    static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    static MADE: Made = OnceLock::new();
+    interpreter(&MADE, &providers(), "providers-venv")
+}
+
+/// As [`python`], with the packages of a folder's `requirements.txt`: made once in a run, and kept
+/// under `name`.
+pub fn interpreter(made: &Made, folder: &Path, name: &str) -> Option<PathBuf> {
     let base = std::env::var(PYTHON_KEY).unwrap_or_else(|_| "python3".to_owned());
     if base == "skip" {
-        eprintln!("{PYTHON_KEY}=skip: nothing was checked with the providers' packages");
+        eprintln!("{PYTHON_KEY}=skip: nothing was checked with Python's packages");
         return None;
     }
-    match PYTHON.get_or_init(|| environment(&base)) {
+    match made.get_or_init(|| environment(&base, folder, name)) {
         Ok(python) => Some(python.clone()),
         Err(why) => panic!("{why}; {MEND}"),
     }
 }
 
-/// Finds the environment, or makes it. Its folder is named by what it was made of.
-fn environment(base: &str) -> Result<PathBuf, String> {
-    let file = providers().join("requirements.txt");
-    let wanted = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+/// Finds the environment, or makes it. What it was made of stands in it.
+fn environment(base: &str, folder: &Path, name: &str) -> Result<PathBuf, String> {
+    let file = folder.join("requirements.txt");
+    let wanted =
+        std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
     let version = run(Command::new(base).arg("--version"))?;
     let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("providers-venv");
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let (python, stamp) = (home.join("bin/python"), home.join("made-of"));
     let made_of = format!("{version}\n{wanted}");
     // Only what was made to its end has the stamp.

@@ -60,14 +60,14 @@ async fn a_lost_write_is_unknown_and_its_equals_wait_until_it_is_settled() {
     contents(&first.turn("f", "t", &pay("d", 500)).await.unwrap());
     assert_eq!((ledger.starts().len(), ledger.ends().len()), (3, 2), "{:?}", ledger.lines());
 
-    let unsettled = call_path("e", "main:other:c", "resolve");
-    let answer = first.post(&unsettled, &json!({"outcome": "done"})).await.unwrap();
-    problem(&answer, 409, "nothing_to_resolve");
-    let odd = first.post(&call_path("e", "main:lost:a", "resolve"), &json!({"outcome": "maybe"}));
-    problem(&odd.await.unwrap(), 422, "outcome_invalid");
+    let resolve = async |call: &str, outcome: &str| {
+        let body = json!({ "outcome": outcome });
+        first.post(&call_path("e", call, "resolve"), &body).await.unwrap()
+    };
+    problem(&resolve("main:other:c", "done").await, 409, "nothing_to_resolve");
+    problem(&resolve("main:lost:a", "maybe").await, 422, "outcome_invalid");
     // One that was held back never ran: it is not what is to be settled.
-    let held = first.post(&call_path("e", "main:again:b", "resolve"), &json!({"outcome": "done"}));
-    problem(&held.await.unwrap(), 409, "nothing_to_resolve");
+    problem(&resolve("main:again:b", "done").await, 409, "nothing_to_resolve");
     let args = ["resolve", "e:main:lost:a", "--outcome", "not-done", "--server", second.base()];
     check(&toolfleet(&args, &[]).await, 0);
     for turn in ["settled", "settled-twice"] {

@@ -130,6 +130,13 @@ impl From<Refusal> for Problem {
                 refusal.text,
                 "mend the input by the tool's inputSchema",
             ),
+            Code::ToolForbidden => Problem::new(
+                StatusCode::FORBIDDEN,
+                "tool_forbidden",
+                "The tool may not be called here",
+                refusal.text,
+                "call a tool that the execution allows",
+            ),
             code => Problem::unprocessable(code.as_str(), refusal.text, code.meaning()),
         }
     }

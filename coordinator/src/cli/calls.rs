@@ -6,7 +6,7 @@ use super::terminal::{Style, Target};
 use crate::api::encode_segment;
 use crate::cancel::call_name;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;
 use toolfleet_proto::unit;
 
@@ -162,6 +162,40 @@ pub(crate) fn one_line(item: &Value, style: Style) -> String {
     )
 }
 
+/// Calls as rows, in order, for a place that holds so many. Where there are more, those that go on are
+/// shown rather than those that failed, and these rather than those that ended well; the last row says
+/// what is left out.
+pub(crate) fn live_rows(items: &[Value], style: Style, rows_max: usize) -> Vec<String> {
+    if items.len() <= rows_max {
+        return items.iter().map(|item| one_line(item, style)).collect();
+    }
+    let mut by_rank: Vec<(u8, usize)> =
+        items.iter().enumerate().map(|(position, item)| (rank(item), position)).collect();
+    by_rank.sort_unstable();
+    let left_out = by_rank.split_off(rows_max.saturating_sub(1).min(by_rank.len()));
+    by_rank.sort_unstable_by_key(|(_, position)| *position);
+    let mut rows: Vec<String> =
+        by_rank.iter().map(|(_, position)| one_line(&items[*position], style)).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, position) in left_out {
+        *counts.entry(word(&items[position])).or_default() += 1;
+    }
+    let counts: Vec<String> =
+        counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+    rows.push(style.dim(&format!("... and {}", counts.join(", "))));
+    rows
+}
+
+/// What is shown first where not all has room.
+fn rank(item: &Value) -> u8 {
+    match (is_done(item), item["isError"] == true) {
+        (false, _) if item["state"] == "running" => 0,
+        (false, _) => 1,
+        (true, true) => 2,
+        (true, false) => 3,
+    }
+}
+
 /// A call of the tenant's list.
 fn open_row(item: &Value) -> Vec<String> {
     let cell = |key| text(item, key).to_owned();
@@ -238,6 +272,23 @@ mod tests {
         let both = [done(None), json!({"call": "b", "state": "queued"})];
         assert_eq!(changes.take(&both).len(), 2);
         assert_eq!(changes.take(&both).len(), 0);
+    }
+
+    #[test]
+    fn what_goes_on_is_shown_where_not_all_has_room() {
+        let item = |call: &str, state: &str| json!({"state": state, "idempotencyKey": call});
+        let items = [
+            item("a", "done"),
+            item("b", "queued"),
+            item("c", "running"),
+            item("d", "done"),
+            item("e", "queued"),
+        ];
+        let style = Style::plain();
+        assert_eq!(live_rows(&items, style, 5).len(), 5);
+        let rows = live_rows(&items, style, 3);
+        assert_eq!((rows.len(), rows[2].as_str()), (3, "... and 2 ok, 1 queued"));
+        assert!(rows[0].ends_with(" b") && rows[1].ends_with(" c"), "{rows:?}");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 
-/// Most rows that are drawn in place: what has scrolled away cannot be drawn again.
-const ROWS_MAX: usize = 20;
+/// Most rows to draw in place: what has scrolled away cannot be drawn again.
+pub(crate) const ROWS_MAX: usize = 20;
 /// Turns the wrapping of long lines off and on: a row that wraps would count as two.
 const WRAP_OFF: &str = "\x1b[?7l";
 const WRAP_ON: &str = "\x1b[?7h";
@@ -52,6 +52,12 @@ impl Style {
         Style { is_coloured: is_wanted && target.is_terminal() }
     }
 
+    /// No colours.
+    #[cfg(test)]
+    pub(crate) fn plain() -> Style {
+        Style { is_coloured: false }
+    }
+
     fn paint(self, code: &str, text: &str) -> String {
         if self.is_coloured { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
@@ -95,10 +101,9 @@ impl Live {
         Live { target, drawn: 0 }
     }
 
-    /// Draws rows in place of those before. The last 20 at most; a row says how many are left out.
+    /// Draws rows in place of those before: at most [`ROWS_MAX`].
     pub(crate) fn draw(&mut self, rows: &[String]) {
-        let rows = fit(rows);
-        self.target.write(&frame(self.drawn, &rows));
+        self.target.write(&frame(self.drawn, rows));
         self.drawn = rows.len();
     }
 
@@ -110,17 +115,6 @@ impl Live {
     }
 }
 
-/// The rows that are shown: the last ones, since what goes on is there.
-fn fit(rows: &[String]) -> Vec<String> {
-    if rows.len() <= ROWS_MAX {
-        return rows.to_vec();
-    }
-    let left_out = rows.len() - (ROWS_MAX - 1);
-    let mut shown = vec![format!("... {left_out} more above")];
-    shown.extend_from_slice(&rows[left_out..]);
-    shown
-}
-
 /// What a terminal must be sent to show `rows` where it shows `drawn` rows now.
 fn frame(drawn: usize, rows: &[String]) -> String {
     let mut frame = String::from(WRAP_OFF);
@@ -129,7 +123,7 @@ fn frame(drawn: usize, rows: &[String]) -> String {
     }
     frame.push('\r');
     for row in rows {
-        let _ = write!(frame, "{row}\x1b[K\r\n");
+        let _ = write!(frame, "{row}\x1b[K\n");
     }
     // Whatever was drawn below.
     frame.push_str("\x1b[J");
@@ -147,21 +141,13 @@ mod tests {
 
     #[test]
     fn a_frame_begins_where_the_one_before_began_and_leaves_nothing_of_it() {
-        assert_eq!(frame(0, &rows(1)), "\x1b[?7l\r0\x1b[K\r\n\x1b[J\x1b[?7h");
+        assert_eq!(frame(0, &rows(1)), "\x1b[?7l\r0\x1b[K\n\x1b[J\x1b[?7h");
         assert_eq!(frame(3, &[]), "\x1b[?7l\x1b[3A\r\x1b[J\x1b[?7h");
     }
 
     #[test]
-    fn no_more_rows_are_drawn_than_fit() {
-        assert_eq!(fit(&rows(ROWS_MAX)), rows(ROWS_MAX));
-        let shown = fit(&rows(ROWS_MAX + 5));
-        assert_eq!((shown.len(), shown[0].as_str()), (ROWS_MAX, "... 6 more above"));
-        assert_eq!((shown[1].as_str(), shown[ROWS_MAX - 1].as_str()), ("6", "24"));
-    }
-
-    #[test]
     fn colours_are_there_only_where_they_are_wanted() {
-        assert_eq!(Style { is_coloured: false }.red("no"), "no");
+        assert_eq!(Style::plain().red("no"), "no");
         assert_eq!(Style { is_coloured: true }.red("no"), "\x1b[31mno\x1b[0m");
     }
 }

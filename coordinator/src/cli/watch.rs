@@ -1,9 +1,9 @@
 //! `toolfleet watch EXECUTION`.
 
-use super::calls::{Changes, is_done, of_execution, one_line, text};
+use super::calls::{Changes, is_done, live_rows, of_execution, one_line, text};
 use super::output::line;
 use super::server::{Connection, Failed, Patience, ServerArgs};
-use super::terminal::{Live, Style, Target};
+use super::terminal::{Live, ROWS_MAX, Style, Target};
 use crate::api::encode_segment;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -109,7 +109,7 @@ impl View {
         self.state.clone_from(&now.state);
         if let Some(live) = &mut self.live {
             let mut rows = vec![headline(&self.execution, now, self.style)];
-            rows.extend(now.items.iter().map(|item| one_line(item, self.style)));
+            rows.extend(live_rows(&now.items, self.style, ROWS_MAX - 1));
             live.draw(&rows);
             return;
         }

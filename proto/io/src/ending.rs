@@ -20,10 +20,8 @@ pub fn result_message(job: &Job, result: &CallResult, unnamed_retention_ms: u64)
         headers.insert(header::FENCE, attempt.fence.to_string().as_str());
         headers.insert(header::WORKER, attempt.worker.as_str());
     }
-    if let Some(trace) = &result.trace {
-        if !trace.traceparent.is_empty() {
-            headers.insert(header::TRACEPARENT, trace.traceparent.as_str());
-        }
+    if let Some(trace) = result.trace.as_ref().filter(|trace| !trace.traceparent.is_empty()) {
+        headers.insert(header::TRACEPARENT, trace.traceparent.as_str());
     }
     Outgoing {
         headers,

@@ -101,7 +101,7 @@ fn collect_union(
 }
 
 /// The branches that pass the test, or all of them if none does.
-fn narrow<'b, B: ?Sized>(branches: Vec<&'b B>, test: impl Fn(&B) -> bool) -> Vec<&'b B> {
+fn narrow<B: ?Sized>(branches: Vec<&B>, test: impl Fn(&B) -> bool) -> Vec<&B> {
     let kept: Vec<&B> = branches.iter().copied().filter(|branch| test(branch)).collect();
     if kept.is_empty() { branches } else { kept }
 }
@@ -162,7 +162,7 @@ fn merge_tags(at: &str, branches: &[Vec<ValidationError<'static>>]) -> Option<Fa
         match error.kind() {
             Kind::Constant { expected_value } => options.push(expected_value.as_ref().clone()),
             Kind::Enum { options: more } => {
-                options.extend(more.as_array().into_iter().flatten().cloned())
+                options.extend(more.as_array().into_iter().flatten().cloned());
             }
             _ => return None,
         }

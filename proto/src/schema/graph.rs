@@ -157,7 +157,7 @@ impl<'r> Walk<'r> {
         for (keyword, value) in keywords {
             match keyword.as_str() {
                 "$ref" | "$dynamicRef" | "$recursiveRef" => {
-                    self.refer(id, keyword, value, &base)?
+                    self.refer(id, keyword, value, &base)?;
                 }
                 "$dynamicAnchor" => {
                     self.anchors.extend(value.as_str().map(|name| (id, name.to_owned())));

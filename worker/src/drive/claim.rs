@@ -50,14 +50,11 @@ impl Delivery {
             return Err(Settle::HandBack { delay_ms: SILENT_DELAY_MS });
         };
         let is_granted = matches!(acquired, Acquired::Granted { .. });
-        let is_stored = match self.is_result_stored(asked_at_ms).await {
-            Some(is_stored) => is_stored,
-            None => {
-                if is_granted {
-                    self.edge.claims.give_back(&self.name, &claim).await;
-                }
-                return Err(Settle::HandBack { delay_ms: SILENT_DELAY_MS });
+        let Some(is_stored) = self.is_result_stored(asked_at_ms).await else {
+            if is_granted {
+                self.edge.claims.give_back(&self.name, &claim).await;
             }
+            return Err(Settle::HandBack { delay_ms: SILENT_DELAY_MS });
         };
         let mut verdict = attempt::judge(&self.job, &acquired, is_stored, self.tool.is_some());
         if verdict == Verdict::ReadAgain {

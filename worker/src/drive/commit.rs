@@ -69,7 +69,8 @@ impl Delivery {
         result.attempts = claimed.attempt;
         result.queued_ms = (attempt.started_at_ms - result.submitted_at_ms).max(0);
         result.duration_ms = i64::try_from(ended.duration.as_millis()).unwrap_or(i64::MAX);
-        result.start_state = if is_not_started { NEVER_STARTED } else { MAY_HAVE_STARTED }.to_owned();
+        let start_state = if is_not_started { NEVER_STARTED } else { MAY_HAVE_STARTED };
+        start_state.clone_into(&mut result.start_state);
         if let Some(trace) = result.trace.as_mut() {
             trace.traceparent = telemetry::current_trace_context(span).0;
         }
