@@ -37,7 +37,7 @@ impl Direct {
         let (execution, call) = (names.name.execution.clone(), names.name.call.clone());
         let durable = Durable::new();
         let pending = durable.expect(1).pop();
-        let accepted = open_call(&names.name, &self.offer.descriptor.name, "queued").to_string();
+        let accepted = open_call(&names.name, &self.offer.descriptor.name, "queued", None).to_string();
         let task = tokio::spawn(async move {
             let execution = self.names.name.execution.clone();
             let turn = self.names.turn.clone();

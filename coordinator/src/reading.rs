@@ -16,13 +16,18 @@ impl Coordinator {
     /// its job waits, `waiting` where its turn has not published it yet, `unknown` where the lease store
     /// is silent.
     pub(crate) async fn open_state(&self, name: &CallName) -> &'static str {
+        self.open_state_and_worker(name).await.0
+    }
+
+    /// The same, with the worker that holds the lease.
+    pub(crate) async fn open_state_and_worker(&self, name: &CallName) -> (&'static str, Option<String>) {
         match self.store.holder(name).await {
-            Ok(Some(_)) => "running",
+            Ok(Some(holder)) => ("running", Some(holder.worker)),
             Ok(None) => match self.find_job(name).await {
-                Ok(None) => "waiting",
-                _ => "queued",
+                Ok(None) => ("waiting", None),
+                _ => ("queued", None),
             },
-            Err(_) => "unknown",
+            Err(_) => ("unknown", None),
         }
     }
 
@@ -83,13 +88,14 @@ impl Coordinator {
 }
 
 /// Answers about a call without a result.
-pub(crate) fn open_call(name: &CallName, tool: &str, state: &str) -> Value {
+pub(crate) fn open_call(name: &CallName, tool: &str, state: &str, worker: Option<&str>) -> Value {
     json!({
         "state": state,
         "executionId": name.execution,
         "call": name.call,
         "idempotencyKey": name.idempotency_key(),
         "toolName": tool,
+        "worker": worker,
     })
 }
 

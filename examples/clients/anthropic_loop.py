@@ -30,7 +30,7 @@ def run_tools(execution: str, turn: str, message: str) -> list[Any]:
     """Hands in the model's message, JSON as it came; returns the one message that follows it.
 
     A lost connection does not tell whether the calls run. To post again under the same turn name is
-    safe: it attaches to what runs or has run and starts none of it again, so a write stays one write.
+    safe: it attaches to what runs or has run and starts none of it again, so a write stays one.
     """
     path = f"/v1/executions/{execution}/turns"
     params = {"turn": turn, "format": "anthropic"}

@@ -32,14 +32,15 @@ def fleet_tool(fleet: httpx2.AsyncClient, listed: dict[str, Any]) -> Tool[None]:
         body = {**named, "callId": context.tool_call_id, "input": arguments}
         return await post(fleet, f"/v1/tools/{name}/call", body)
 
-    return Tool.from_schema(call, name, listed["description"], listed["inputSchema"], takes_ctx=True)
+    description, schema = listed["description"], listed["inputSchema"]
+    return Tool.from_schema(call, name, description, schema, takes_ctx=True)
 
 
 async def post(fleet: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> str:
     """Returns what the model reads, which may be an error of the tool.
 
     A lost connection does not tell whether the call runs. To post again under the same names is
-    safe: it attaches to what runs or has run and does not start it again, so a write stays one write.
+    safe: it attaches to what runs or has run and does not start it again, so a write stays one.
     """
     for attempt in range(1, ATTEMPTS_MAX + 1):
         try:

@@ -154,7 +154,8 @@ class Answering(BaseHTTPRequestHandler):
             self.server.answered += 1
         except (Refused, KeyError, IndexError, TypeError) as error:
             self.server.refused.append(f"{self.path}: {error!r}")
-            answer, status = {"error": {"type": "invalid_request_error", "message": repr(error)}}, 400
+            answer = {"error": {"type": "invalid_request_error", "message": repr(error)}}
+            status = 400
         data = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

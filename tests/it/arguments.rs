@@ -158,7 +158,8 @@ async fn a_refusal_tells_eight_issues_and_how_many_more_and_quotes_little() {
     let fleet = with_echo(fleet(), "sum", input).start().await.unwrap();
     let long = format!("{{\"n\":[\"{}\"]}}", "ü".repeat(5_000));
     let many = r#"{"n":["a","b","c","d","e","f","g","h","i","j"]}"#;
-    let answer = fleet.http(0).unwrap().turn("e", "t", &texts("sum", &[many, &long])).await.unwrap();
+    let answer =
+        fleet.http(0).unwrap().turn("e", "t", &texts("sum", &[many, &long])).await.unwrap();
     let contents = contents(&answer);
     let eight: Vec<String> = ["a", "b", "c", "d", "e", "f", "g", "h"]
         .iter()
@@ -219,7 +220,10 @@ async fn almost_json_is_answered_at_once_and_never_run() {
     assert!(since.elapsed() < Duration::from_secs(10), "at once, not by a timeout");
     let contents = contents(&answer);
     for (text, content) in near.iter().zip(&contents) {
-        assert!(content.starts_with("Tool error: invalid input: not valid JSON: "), "{text}: {content}");
+        assert!(
+            content.starts_with("Tool error: invalid input: not valid JSON: "),
+            "{text}: {content}"
+        );
         assert!(content.contains(" column "), "{text}: {content}");
     }
     assert_eq!(contents[16], "Tool error: invalid input: x: number out of range: 1e400");

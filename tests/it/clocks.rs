@@ -25,7 +25,9 @@ async fn an_attempt_that_takes_too_long_is_stopped_and_says_after_what() {
     ];
     assert_eq!(contents(&answer), wanted);
     assert_eq!(codes(&answer), ["timed_out"; 3]);
-    for (ledger, call) in ["read", "write", "same"].iter().zip(answer.body["calls"].as_array().unwrap()) {
+    for (ledger, call) in
+        ["read", "write", "same"].iter().zip(answer.body["calls"].as_array().unwrap())
+    {
         let ledger = fleet.ledger(ledger);
         assert_eq!((ledger.starts().len(), ledger.ends().len()), (1, 0), "{:?}", ledger.lines());
         assert_eq!(call["attempts"], 1, "{call}");
@@ -58,7 +60,10 @@ async fn a_call_that_waits_too_long_for_a_busy_worker_never_starts() {
     // The one that a worker holds has its own clocks, however long it was to wait.
     assert_eq!(contents(&answered(long).await), [""]);
     ok(&second.call("nap", json!({"ms": 1})).await.unwrap());
-    assert_eq!(second.turn("e", "t", &asked).await.unwrap().body["messages"], answer.body["messages"]);
+    assert_eq!(
+        second.turn("e", "t", &asked).await.unwrap().body["messages"],
+        answer.body["messages"]
+    );
     for ledger in ["read", "write"] {
         assert!(fleet.ledger(ledger).lines().is_empty(), "{ledger} has run after all");
     }
@@ -74,7 +79,8 @@ async fn a_deadline_of_the_caller_says_so() {
         toolfleet_proto::end::instant(i64::try_from(now.as_millis()).unwrap() + 2_000)
     };
     let call = |tool: &str, id: &str, input: serde_json::Value| {
-        let body = json!({"input": input, "executionId": "e", "callId": id, "deadline": deadline()});
+        let body =
+            json!({"input": input, "executionId": "e", "callId": id, "deadline": deadline()});
         let (http, path) = (http.clone(), format!("/v1/tools/{tool}/call"));
         tokio::spawn(async move { http.post(&path, &body).await })
     };

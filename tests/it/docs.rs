@@ -22,7 +22,7 @@ fn sources(path: &str) -> String {
     for entry in std::fs::read_dir(&path).unwrap() {
         let entry = entry.unwrap().path();
         let name = entry.file_name().unwrap().to_string_lossy().into_owned();
-        let is_source = entry.is_dir() || name.ends_with(".rs");
+        let is_source = entry.is_dir() || entry.extension().is_some_and(|kind| kind == "rs");
         if is_source && name != "tests.rs" && name != "tests" {
             text.push_str(&sources(&entry.display().to_string()));
         }
@@ -80,7 +80,8 @@ fn headings(document: &str) -> BTreeMap<String, String> {
     for section in document.split("\n### ").skip(1) {
         let (heading, rest) = section.split_once('\n').unwrap_or((section, ""));
         let name = heading.trim().strip_prefix('`').and_then(|rest| rest.strip_suffix('`'));
-        let name = name.unwrap_or_else(|| panic!("the heading {heading:?} is no name in backticks"));
+        let name =
+            name.unwrap_or_else(|| panic!("the heading {heading:?} is no name in backticks"));
         let text = rest.split("\n## ").next().unwrap_or_default().trim().to_owned();
         assert!(found.insert(name.to_owned(), text).is_none(), "{name} stands there twice");
     }
@@ -157,18 +158,50 @@ fn links_between_the_documents_lead_somewhere() {
     assert!(seen > 3, "{seen}");
 }
 
+/// Names of metrics that stand in a text, as the code writes them.
+fn metrics(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let words = text.split(|c: char| !is_part(c)).filter(|word| word.starts_with("toolfleet_"));
+    let plain = words.map(|word| {
+        let ends = ["_total", "_seconds_bucket"];
+        ends.iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word)
+    });
+    plain.map(str::to_owned).collect()
+}
+
+/// Names of metrics that are whole literals of a source.
+fn metric_literals(source: &str) -> BTreeSet<String> {
+    let is_name = |part: &&str| {
+        part.strip_prefix("toolfleet_")
+            .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
+    };
+    source.split('"').filter(is_name).flat_map(metrics).collect()
+}
+
 #[test]
-fn every_metric_is_named() {
-    let text = read("docs/operations.md");
-    let mut names = BTreeSet::new();
-    for path in ["coordinator/src/measure.rs", "worker/src/measure.rs"] {
-        let source = sources(path);
-        let literals = source.split('"').filter(|part| part.starts_with("toolfleet_"));
-        names.extend(literals.map(str::to_owned));
+fn every_metric_is_named_and_no_other() {
+    let told = metrics(&read("docs/operations.md"));
+    let mut in_code = BTreeSet::new();
+    for path in ["coordinator/src/measure.rs", "worker/src/measure.rs", "proto/io/src"] {
+        in_code.extend(metric_literals(&sources(path)));
     }
-    assert!(names.len() > 10, "{names:?}");
-    for name in names {
-        assert!(text.contains(&name), "docs/operations.md does not name {name}");
+    assert!(in_code.len() > 15, "{in_code:?}");
+    assert_eq!(told, in_code);
+}
+
+#[test]
+fn every_setting_is_named() {
+    let text = read("docs/operations.md");
+    let config = serde_json::to_value(toolfleet_io::config::Config::default()).unwrap();
+    for (section, keys) in config.as_object().unwrap() {
+        for key in keys.as_object().unwrap().keys() {
+            let name = if section == "limits" {
+                format!("| `{key}` |")
+            } else {
+                format!("`{section}.{key}`")
+            };
+            assert!(text.contains(&name), "docs/operations.md does not name {section}.{key}");
+        }
     }
 }
 
@@ -178,9 +211,15 @@ fn codes_are_found_where_they_are_given() {
         Problem::bad_request(code.as_str(), \"no\") Refused { code: \"three\" } forbidden(\"four\", d)
         Problem::new(StatusCode::X, code, \"The title\")";
     let codes = problem_codes(source);
-    assert_eq!(codes.iter().map(String::as_str).collect::<Vec<_>>(), ["four", "one", "three", "two"]);
+    assert_eq!(
+        codes.iter().map(String::as_str).collect::<Vec<_>>(),
+        ["four", "one", "three", "two"]
+    );
     let faults = fault_codes("at(\"tool.name-invalid\", format!(\"x = \\\"schema.json\\\"\"))");
     assert_eq!(faults.iter().map(String::as_str).collect::<Vec<_>>(), ["tool.name-invalid"]);
     let routes = routes(".route(\"/v1/a/{id}\", post(a::b).get(a::c))");
-    assert_eq!(routes.iter().map(String::as_str).collect::<Vec<_>>(), ["GET /v1/a/{id}", "POST /v1/a/{id}"]);
+    assert_eq!(
+        routes.iter().map(String::as_str).collect::<Vec<_>>(),
+        ["GET /v1/a/{id}", "POST /v1/a/{id}"]
+    );
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use toolfleet_proto::name::CallName;
-use toolfleet_tests::{Announcements, Fleet, Http, Ledger, Member, until};
+use toolfleet_tests::{Announcements, Answer, Fleet, Http, Ledger, Member, until};
 
 /// The first signal; the process is still there.
 async fn ask_to_drain(member: &Member) {
@@ -29,11 +29,13 @@ async fn a_draining_worker_pulls_nothing_and_finishes_under_its_leases() {
     let (running, later) = (fleet.ledger("running"), fleet.ledger("later"));
     // Twice as long as a lease, and shorter than the drain.
     let input = nap(4_000, &running).to_string();
-    let posted = post_turn(&http, "e", "t", &message(&[("a", "nap-write", &input), ("b", "nap", &input)]));
+    let posted =
+        post_turn(&http, "e", "t", &message(&[("a", "nap-write", &input), ("b", "nap", &input)]));
     until("both run", SOON, async || (running.starts().len() == 2).then_some(())).await.unwrap();
     ask_to_drain(&fleet.workers[0]).await;
     let input = nap(1, &later).to_string();
-    let queued = post_turn(&http, "e", "u", &message(&[("c", "nap", &input), ("d", "nap-write", &input)]));
+    let queued =
+        post_turn(&http, "e", "u", &message(&[("c", "nap", &input), ("d", "nap-write", &input)]));
     assert_eq!(contents(&answered(posted).await), ["1", "1"]);
     assert_eq!(running.lines().len(), 4, "{:?}", running.lines());
     until("it has ended", SOON, async || {
@@ -55,13 +57,18 @@ async fn a_draining_worker_pulls_nothing_and_finishes_under_its_leases() {
 async fn what_outlasts_the_drain_is_ended_honestly_and_the_exit_is_0() {
     let mut fleet = fleet()
         .exec_tool("long-write", "effect = \"write\"", &noting("write", "sleep 20"))
-        .exec_tool("long-read", "effect = \"read\"", &noting("read", "[ $TOOLFLEET_ATTEMPT = 2 ] || sleep 20"))
+        .exec_tool(
+            "long-read",
+            "effect = \"read\"",
+            &noting("read", "[ $TOOLFLEET_ATTEMPT = 2 ] || sleep 20"),
+        )
         .env("TOOLFLEET_LIMITS__DRAIN", "1s")
         .start()
         .await
         .unwrap();
     let http = fleet.http(0).unwrap();
-    let posted = post_turn(&http, "e", "t", &message(&[("w", "long-write", ""), ("r", "long-read", "")]));
+    let posted =
+        post_turn(&http, "e", "t", &message(&[("w", "long-write", ""), ("r", "long-read", "")]));
     let (write, read) = (fleet.ledger("write"), fleet.ledger("read"));
     write.started(1, SOON).await.unwrap();
     read.started(1, SOON).await.unwrap();
@@ -76,7 +83,8 @@ async fn what_outlasts_the_drain_is_ended_honestly_and_the_exit_is_0() {
     let answer = answered(posted).await;
     assert_eq!(codes(&answer), ["outcome_unknown", ""], "{}", answer.text);
     let contents = contents(&answer);
-    let time = contents[0].strip_prefix("Tool error: outcome unknown: long-write started at ").unwrap();
+    let time =
+        contents[0].strip_prefix("Tool error: outcome unknown: long-write started at ").unwrap();
     let (time, rest) = time.split_once(' ').unwrap();
     assert!(rest.starts_with("and its worker was lost; it may have taken effect."), "{rest}");
     let latest = toolfleet_proto::end::instant(i64::try_from(started.as_millis()).unwrap() + 100);
@@ -125,12 +133,39 @@ async fn a_second_signal_ends_it_at_once() {
     assert!(request.await.unwrap().is_err(), "its request is cut");
     fleet.coordinators[0].restart().await.unwrap();
     let read = fleet.http(0).unwrap().read_call("e", "main:direct:kept", 20).await.unwrap();
-    assert_eq!((&read.body["state"], &read.body["result"]), (&json!("done"), &json!(1)), "{}", read.text);
+    assert_eq!(
+        (&read.body["state"], &read.body["result"]),
+        (&json!("done"), &json!(1)),
+        "{}",
+        read.text
+    );
     assert_eq!(kept.lines().len(), 2, "{:?}", kept.lines());
 }
 
 /// Where the coordinators are now: a restart moves them.
 type Doors = Arc<Mutex<Vec<Http>>>;
+
+/// Hands a call in, through one coordinator after the other, until one answers.
+async fn ask_until_answered(
+    first: usize,
+    doors: &Doors,
+    tool: &str,
+    id: &str,
+    input: Value,
+) -> Answer {
+    for door in first.. {
+        let http = {
+            let doors = doors.lock().unwrap_or_else(PoisonError::into_inner);
+            doors[door % doors.len()].clone()
+        };
+        match http.call_as(tool, "load", id, input.clone()).await {
+            // 404: a coordinator that has just started does not know the tools yet.
+            Ok(answer) if ![404, 503].contains(&answer.status) => return answer,
+            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+    unreachable!("there is always another try")
+}
 
 /// One client of the load: calls one after another, each under a name of its own, handed in again
 /// through the next coordinator as long as nobody answers.
@@ -140,19 +175,9 @@ async fn client(number: usize, doors: Doors, ledger: Ledger, stop: Arc<AtomicBoo
         let tool = if (number + ended.len()).is_multiple_of(2) { "nap" } else { "nap-write" };
         let id = format!("c{number}-{}", ended.len());
         let ms = 50 + 130 * (ended.len() as u64 % 3);
-        let mut tries = number;
-        let answer = until(&format!("{id} is answered"), Duration::from_secs(60), async || {
-            tries += 1;
-            let http = {
-                let doors = doors.lock().unwrap_or_else(PoisonError::into_inner);
-                doors[tries % doors.len()].clone()
-            };
-            let answer = http.call_as(tool, "load", &id, nap(ms, &ledger)).await.ok()?;
-            // 404: a coordinator that has just started does not know the tools yet.
-            (![404, 503].contains(&answer.status)).then_some(answer)
-        })
-        .await
-        .unwrap();
+        let asking = ask_until_answered(number, &doors, tool, &id, nap(ms, &ledger));
+        let answer = tokio::time::timeout(Duration::from_secs(60), asking).await;
+        let answer = answer.unwrap_or_else(|_| panic!("{id} is not answered"));
         ended.push(ok(&answer).clone());
     }
     ended
@@ -190,7 +215,9 @@ async fn a_rolling_restart_under_load_loses_doubles_and_fails_nothing() {
         }
     }
     let before = ledger.ends().len();
-    until("the load goes on", SOON, async || (ledger.ends().len() > before + 10).then_some(())).await.unwrap();
+    until("the load goes on", SOON, async || (ledger.ends().len() > before + 10).then_some(()))
+        .await
+        .unwrap();
     stop.store(true, Ordering::Relaxed);
     let mut ended = Vec::new();
     for client in clients {

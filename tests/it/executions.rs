@@ -1,9 +1,7 @@
 //! Executions: made once, read, listed, limited, finished.
 
 use crate::asked::{SOON, fleet, message, nap, problem};
-use crate::conversation::{
-    answered, codes, contents, create, most_at_once, path, post_turn, read,
-};
+use crate::conversation::{answered, codes, contents, create, most_at_once, path, post_turn, read};
 use serde_json::{Value, json};
 use std::time::SystemTime;
 use toolfleet_tests::{Answer, Http, Ledger, until};
@@ -24,7 +22,8 @@ async fn post(http: &Http, path: &str, body: Value) -> Answer {
 async fn an_execution_is_made_once_and_read_everywhere() {
     let fleet = fleet().coordinators(2).start().await.unwrap();
     let (first, second) = (fleet.http(0).unwrap(), fleet.http(1).unwrap());
-    let wishes = json!({"id": "run 1", "threadId": "th", "labels": {"team": "b"}, "maxToolCalls": 9});
+    let wishes =
+        json!({"id": "run 1", "threadId": "th", "labels": {"team": "b"}, "maxToolCalls": 9});
     create(&first, wishes.clone()).await;
     let again = post(&second, "/v1/executions", wishes.clone()).await;
     assert_eq!((again.status, &again.body["id"]), (200, &json!("run 1")), "{}", again.text);
@@ -92,7 +91,8 @@ async fn calls_are_listed_in_order_with_their_states() {
     let mut cursor = String::new();
     loop {
         let page = second.get(&path("e", &format!("/calls?limit=3{cursor}"))).await.unwrap();
-        pages.extend(page.body["items"].as_array().unwrap().iter().map(|item| item["call"].clone()));
+        pages
+            .extend(page.body["items"].as_array().unwrap().iter().map(|item| item["call"].clone()));
         let Some(next) = page.body["nextCursor"].as_str() else { break };
         cursor = format!("&cursor={next}");
     }
@@ -180,9 +180,13 @@ async fn only_allowed_tools_run_and_local_ones_are_left_to_the_loop() {
     problem(&direct, 403, "tool_forbidden");
     assert!(ledger.lines().is_empty());
     // An envelope names local tools of one turn alone.
-    let envelope = json!({"message": message(&[("x", "nap", "{}")]), "turn": "u", "localTools": ["nap"]});
+    let envelope =
+        json!({"message": message(&[("x", "nap", "{}")]), "turn": "u", "localTools": ["nap"]});
     let answer = http.post(&path("e", "/turns"), &envelope).await.unwrap();
-    assert_eq!((&answer.body["messages"], &answer.body["local"][0]["id"]), (&json!([]), &json!("x")));
+    assert_eq!(
+        (&answer.body["messages"], &answer.body["local"][0]["id"]),
+        (&json!([]), &json!("x"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -193,7 +197,12 @@ async fn a_finished_execution_runs_on_and_takes_nothing_new() {
     let posted = post_turn(&first, "e", "t", &naps(1, 1_500, &ledger));
     ledger.started(1, SOON).await.unwrap();
     let finished = post(&second, &path("e", "/finish"), json!({})).await;
-    assert_eq!((finished.status, &finished.body["state"]), (200, &json!("finished")), "{}", finished.text);
+    assert_eq!(
+        (finished.status, &finished.body["state"]),
+        (200, &json!("finished")),
+        "{}",
+        finished.text
+    );
     let late = first.turn("e", "u", &naps(2, 10, &ledger)).await.unwrap();
     assert_eq!(contents(&late), ["Tool error: the execution is finished"; 2]);
     assert_eq!(codes(&late), ["cancelled"; 2]);

@@ -98,7 +98,10 @@ async fn clients_that_give_up_on_5_s_of_silence_see_a_turn_of_20_s_whole() {
         assert!(silence < Duration::from_millis(4_900), "{silence:?} without a byte");
         assert!(text.starts_with("   "), "spaces come first: {text:?}");
         let body: Value = serde_json::from_str(text).unwrap();
-        assert_eq!((&body["state"], body["messages"].as_array().unwrap().len()), (&json!("done"), calls));
+        assert_eq!(
+            (&body["state"], body["messages"].as_array().unwrap().len()),
+            (&json!("done"), calls)
+        );
     }
     if let (Some(one), Some(two)) = (one, two) {
         assert_eq!(printed(&one), "200 long\ndone 1\n");
@@ -122,7 +125,8 @@ async fn a_turn_is_read_through_any_coordinator_while_it_runs_and_after() {
     let (first, second) = (fleet.http(0).unwrap(), fleet.http(1).unwrap());
     let ledger = fleet.ledger("turn");
     let input = nap(2_500, &ledger).to_string();
-    let asked = message(&[("a", "nap", &input), ("b", "bench-echo", r#"{"n":1}"#), ("c", "nab", "{}")]);
+    let asked =
+        message(&[("a", "nap", &input), ("b", "bench-echo", r#"{"n":1}"#), ("c", "nab", "{}")]);
     let missing = second.get(&path("e", "/turns/t")).await.unwrap();
     problem(&missing, 404, "turn_not_found");
     let posted = post_turn(&first, "e", "t", &asked);
@@ -130,7 +134,10 @@ async fn a_turn_is_read_through_any_coordinator_while_it_runs_and_after() {
     let during = second.get(&path("e", "/turns/t")).await.unwrap();
     assert_eq!((during.status, &during.body["state"]), (200, &json!("running")), "{}", during.text);
     assert_eq!(during.body.get("messages"), None, "{}", during.text);
-    assert_eq!((&during.body["turn"], &during.body["format"]), (&json!("t"), &json!("openai-chat")));
+    assert_eq!(
+        (&during.body["turn"], &during.body["format"]),
+        (&json!("t"), &json!("openai-chat"))
+    );
     assert_eq!(during.body["calls"][0]["state"], "running", "{}", during.text);
 
     let waited = second.get(&path("e", "/turns/t?wait=20")).await.unwrap();
@@ -141,10 +148,19 @@ async fn a_turn_is_read_through_any_coordinator_while_it_runs_and_after() {
     let other = second.get(&path("e", "/turns/t?format=anthropic")).await.unwrap();
     let blocks = other.body["messages"][0]["content"].as_array().unwrap();
     assert_eq!(blocks.len(), 3, "{}", other.text);
-    assert_eq!((&blocks[0]["type"], &blocks[0]["tool_use_id"]), (&json!("tool_result"), &json!("a")));
-    assert_eq!((&blocks[0]["content"][0]["text"], &blocks[2]["is_error"]), (&json!("1"), &json!(true)));
+    assert_eq!(
+        (&blocks[0]["type"], &blocks[0]["tool_use_id"]),
+        (&json!("tool_result"), &json!("a"))
+    );
+    assert_eq!(
+        (&blocks[0]["content"][0]["text"], &blocks[2]["is_error"]),
+        (&json!("1"), &json!(true))
+    );
     let list = second.get(&path("e", "/turns")).await.unwrap();
-    assert_eq!((&list.body["items"][0]["turn"], &list.body["nextCursor"]), (&json!("t"), &json!(null)));
+    assert_eq!(
+        (&list.body["items"][0]["turn"], &list.body["nextCursor"]),
+        (&json!("t"), &json!(null))
+    );
     assert_eq!(ledger.starts().len(), 1);
 }
 
@@ -162,7 +178,12 @@ async fn who_prefers_not_to_wait_is_told_where_the_result_will_be() {
         first.send(request).await.unwrap()
     };
     let header = |answer: &toolfleet_tests::Answer, name: &str| {
-        answer.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+        answer
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+            .to_owned()
     };
     let slow = message(&[("a", "nap", &nap(3_000, &ledger).to_string())]);
     let since = Instant::now();

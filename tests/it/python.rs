@@ -18,8 +18,8 @@ pub fn providers() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("providers")
 }
 
-/// The interpreter of the environment with the packages of the providers' check. `None`: these tests
-/// are to be skipped. Panics where it cannot be made, and says what to install.
+/// The interpreter of the environment with the packages of the providers' check. `None`: tests
+/// of it are to be skipped. Panics where it cannot be made, and says what to install.
 pub fn python() -> Option<PathBuf> {
     static MADE: Made = OnceLock::new();
     interpreter(&MADE, &providers(), "providers-venv")

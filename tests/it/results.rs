@@ -7,7 +7,8 @@ use toolfleet_tests::{Builder, Fleet};
 
 /// Adds a read that runs a script, with a bound and a way to read its output.
 fn with(builder: Builder, name: &str, bound: &str, form: &str, script: &str) -> Builder {
-    let bound = if bound.is_empty() { String::new() } else { format!("\nmax_result_size = \"{bound}\"") };
+    let bound =
+        if bound.is_empty() { String::new() } else { format!("\nmax_result_size = \"{bound}\"") };
     let form = if form.is_empty() { String::new() } else { format!("result = \"{form}\"") };
     builder.exec_tool_run(name, &format!("effect = \"read\"{bound}"), &form, script)
 }
@@ -19,7 +20,12 @@ async fn call_all(fleet: &Fleet, tools: &[&str]) -> Vec<(String, String, bool)> 
     let answer = fleet.http(0).unwrap().turn("e", "t", &message(&calls)).await.unwrap();
     let calls = answer.body["calls"].as_array().unwrap();
     let cut = calls.iter().map(|call| call["isResultTruncated"].as_bool().unwrap());
-    contents(&answer).into_iter().zip(codes(&answer)).zip(cut).map(|((a, b), c)| (a, b, c)).collect()
+    contents(&answer)
+        .into_iter()
+        .zip(codes(&answer))
+        .zip(cut)
+        .map(|((a, b), c)| (a, b, c))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,7 +38,9 @@ async fn a_cut_never_goes_through_a_character() {
     for (name, character, count, bytes) in scripts {
         for size in sizes {
             let tool = format!("{name}-{size}");
-            let script = format!("i=0; while [ $i -lt {count} ]; do printf '%s' '{character}'; i=$((i+1)); done");
+            let script = format!(
+                "i=0; while [ $i -lt {count} ]; do printf '%s' '{character}'; i=$((i+1)); done"
+            );
             builder = with(builder, &tool, &format!("{size}B"), "", &script);
             tools.push((tool, character, count * bytes, size, bytes));
         }
@@ -45,8 +53,18 @@ async fn a_cut_never_goes_through_a_character() {
         assert_eq!((code.as_str(), is_cut), ("", true), "{tool}: never an error");
         let kept = size / bytes * bytes;
         let wanted = character.repeat(usize::try_from(kept / bytes).unwrap());
-        let grouped = |number: u64| if number < 1_000 { number.to_string() } else { format!("{},{:03}", number / 1_000, number % 1_000) };
-        let marker = format!("[result truncated: {} bytes, the first {} kept]", grouped(*whole), grouped(kept));
+        let grouped = |number: u64| {
+            if number < 1_000 {
+                number.to_string()
+            } else {
+                format!("{},{:03}", number / 1_000, number % 1_000)
+            }
+        };
+        let marker = format!(
+            "[result truncated: {} bytes, the first {} kept]",
+            grouped(*whole),
+            grouped(kept)
+        );
         assert_eq!(text, format!("{wanted}\n{marker}"), "{tool}");
     }
 }
@@ -54,15 +72,30 @@ async fn a_cut_never_goes_through_a_character() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_outcome_is_within_the_bound() {
     let builder = fleet();
-    let builder = with(builder, "json", "64B", "json", r#"printf '{"list":["%0200d"], "n" : 1.50}' 7"#);
-    let builder = with(builder, "text", "64B", "text", "printf 'word %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16");
+    let builder =
+        with(builder, "json", "64B", "json", r#"printf '{"list":["%0200d"], "n" : 1.50}' 7"#);
+    let builder = with(
+        builder,
+        "text",
+        "64B",
+        "text",
+        "printf 'word %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16",
+    );
     let builder = with(builder, "stderr", "64B", "", "printf '%09000d' 7 >&2; exit 3");
     let envelope = r#"printf '{"isError":true,"content":[{"type":"text","text":"%0200d"}]}' 7"#;
     let builder = with(builder, "envelope", "64B", "envelope", envelope);
     let output = "effect = \"read\"\nmax_result_size = \"64B\"\n[output]\ntype = \"object\"\n\
                   additionalProperties = { type = \"string\" }";
-    let builder = builder.exec_tool("mismatch", output, r#"printf '{"a_rather_long_name_of_a_property_that_is_wrong_here": [1]}'"#);
-    let builder = builder.exec_tool("sleeper", "effect = \"write\"\nmax_result_size = \"16B\"", &noting("sleeper", "sleep 20"));
+    let builder = builder.exec_tool(
+        "mismatch",
+        output,
+        r#"printf '{"a_rather_long_name_of_a_property_that_is_wrong_here": [1]}'"#,
+    );
+    let builder = builder.exec_tool(
+        "sleeper",
+        "effect = \"write\"\nmax_result_size = \"16B\"",
+        &noting("sleeper", "sleep 20"),
+    );
     let fleet = builder.start().await.unwrap();
     let tools = ["json", "text", "stderr", "envelope", "mismatch"];
     let results = call_all(&fleet, &tools).await;
@@ -73,13 +106,30 @@ async fn every_outcome_is_within_the_bound() {
         let text = text.strip_prefix("Tool error: ").unwrap_or(text);
         let (kept, marker) = text.rsplit_once("\n[result truncated: ").unwrap();
         assert!(kept.len() <= 64, "{tool}: {kept}");
-        assert!(marker.ends_with(&format!(" bytes, the first {} kept]", kept.len())), "{tool}: {marker}");
+        assert!(
+            marker.ends_with(&format!(" bytes, the first {} kept]", kept.len())),
+            "{tool}: {marker}"
+        );
     }
     assert!(results[0].0.starts_with(r#"{"list":["0000"#), "{}", results[0].0);
     // 16 words of 5 bytes: cut at the last white space, which goes.
-    assert_eq!(results[1].0, format!("{}\n[result truncated: 80 bytes, the first 59 kept]", "word ".repeat(12).trim_end()));
-    assert!(results[2].0.starts_with("Tool error: exited with code 3: 0000"), "{}", results[2].0);
-    assert!(results[4].0.starts_with("Tool error: invalid output: a_rather_long"), "{}", results[4].0);
+    assert_eq!(
+        results[1].0,
+        format!(
+            "{}\n[result truncated: 80 bytes, the first 59 kept]",
+            "word ".repeat(12).trim_end()
+        )
+    );
+    assert!(
+        results[2].0.starts_with("Tool error: exited with code 3:\n[result"),
+        "{}",
+        results[2].0
+    );
+    assert!(
+        results[4].0.starts_with("Tool error: invalid output: a_rather_long"),
+        "{}",
+        results[4].0
+    );
 
     // The reason of a cancel, and what warns of an effect, have the bound of the call too.
     let http = fleet.http(0).unwrap();
@@ -91,7 +141,10 @@ async fn every_outcome_is_within_the_bound() {
     let answer = answered(posted).await;
     let text = contents(&answer).remove(0);
     let whole = "the customer has changed her mind about all of it; it may have taken effect, check before calling it again".len();
-    assert_eq!(text, format!("Tool error: the customer\n[result truncated: {whole} bytes, the first 12 kept]"));
+    assert_eq!(
+        text,
+        format!("Tool error: the customer\n[result truncated: {whole} bytes, the first 12 kept]")
+    );
     assert_eq!(codes(&answer), ["cancelled"]);
     assert_eq!(answer.body["calls"][0]["isResultTruncated"], true);
 }
@@ -109,7 +162,11 @@ async fn a_text_that_looks_like_ours_is_only_text() {
     assert_eq!((code.as_str(), is_cut), ("", &true));
     let whole = 6 + marker.len() + 1 + 100;
     let ours = format!("[result truncated: {whole} bytes, the first 55 kept]");
-    assert_eq!(*text, format!("first\n{marker}\n{ours}"), "cut at the white space before the digits");
+    assert_eq!(
+        *text,
+        format!("first\n{marker}\n{ours}"),
+        "cut at the white space before the digits"
+    );
     // Read again it is not cut again.
     assert_eq!(call_all(&fleet, &["under", "over"]).await, results);
 }
@@ -117,18 +174,78 @@ async fn a_text_that_looks_like_ours_is_only_text() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn output_is_read_as_it_was_declared_and_never_guessed() {
     let tools = [
-        ("verbatim", "text", r"printf ' {\"a\": 1}\n\n'", " {\"a\": 1}\n\n", ""),
-        ("no-form", "", r#"printf '{"content":[{"type":"text","text":"x"}],"isError":true}'"#, r#"{"content":[{"type":"text","text":"x"}],"isError":true}"#, ""),
-        ("around", "json", r"printf '\357\273\277\r\n {\"n\": 1.50 ,\"b\": [ ]}\r\n'", r#"{"n":1.50,"b":[]}"#, ""),
-        ("two-values", "json", "printf '{} {}'", "Tool error: invalid output: not valid JSON: ", "invalid_output"),
-        ("progress-first", "json", r#"printf 'working\n{"a":1}'"#, "Tool error: invalid output: not valid JSON: ", "invalid_output"),
-        ("nan", "json", r#"printf '{"x":NaN}'"#, "Tool error: invalid output: not valid JSON: ", "invalid_output"),
+        ("verbatim", "text", r#"printf ' {"a": 1}\n\n'"#, " {\"a\": 1}\n\n", ""),
+        (
+            "no-form",
+            "",
+            r#"printf '{"content":[{"type":"text","text":"x"}],"isError":true}'"#,
+            r#"{"content":[{"type":"text","text":"x"}],"isError":true}"#,
+            "",
+        ),
+        (
+            "around",
+            "json",
+            r#"printf '\357\273\277\r\n {"n": 1.50 ,"b": [ ]}\r\n'"#,
+            r#"{"n":1.50,"b":[]}"#,
+            "",
+        ),
+        (
+            "two-values",
+            "json",
+            "printf '{} {}'",
+            "Tool error: invalid output: not valid JSON: ",
+            "invalid_output",
+        ),
+        (
+            "progress-first",
+            "json",
+            r#"printf 'working\n{"a":1}'"#,
+            "Tool error: invalid output: not valid JSON: ",
+            "invalid_output",
+        ),
+        (
+            "nan",
+            "json",
+            r#"printf '{"x":NaN}'"#,
+            "Tool error: invalid output: not valid JSON: ",
+            "invalid_output",
+        ),
         ("nan-text", "text", r#"printf '{"x":NaN}'"#, r#"{"x":NaN}"#, ""),
-        ("empty-json", "json", ":", "Tool error: invalid output: not valid JSON: ", "invalid_output"),
-        ("parts", "envelope", r#"printf '{"content":[{"type":"text","text":"one"},{"type":"image","mimeType":"image/png","data":"AAAA"},{"type":"text","text":"two"}]}'"#, "one\n[image image/png, 3 bytes]\ntwo", ""),
-        ("said-so", "envelope", r#"printf '{"content":[{"type":"text","text":"no seats"}],"isError":true}'"#, "Tool error: no seats", "tool_error"),
-        ("no-envelope", "envelope", "printf '[1]'", "Tool error: invalid output: expected an envelope", "invalid_output"),
-        ("latin", "text", r"printf 'caf\351'", "Tool error: invalid output: not valid UTF-8 at byte 3", "invalid_output"),
+        (
+            "empty-json",
+            "json",
+            ":",
+            "Tool error: invalid output: not valid JSON: ",
+            "invalid_output",
+        ),
+        (
+            "parts",
+            "envelope",
+            r#"printf '{"content":[{"type":"text","text":"one"},{"type":"image","mimeType":"image/png","data":"AAAA"},{"type":"text","text":"two"}]}'"#,
+            "one\n[image image/png, 3 bytes]\ntwo",
+            "",
+        ),
+        (
+            "said-so",
+            "envelope",
+            r#"printf '{"content":[{"type":"text","text":"no seats"}],"isError":true}'"#,
+            "Tool error: no seats",
+            "tool_error",
+        ),
+        (
+            "no-envelope",
+            "envelope",
+            "printf '[1]'",
+            "Tool error: invalid output: expected an envelope",
+            "invalid_output",
+        ),
+        (
+            "latin",
+            "text",
+            r"printf 'caf\351'",
+            "Tool error: invalid output: not valid UTF-8 at byte 3",
+            "invalid_output",
+        ),
     ];
     let mut builder = fleet();
     for (name, form, script, ..) in tools {
@@ -148,7 +265,13 @@ async fn output_is_read_as_it_was_declared_and_never_guessed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn empty_results_are_results_and_stay_apart() {
-    let forms = [("nothing", ":"), ("null", "printf null"), ("text", "printf '\"\"'"), ("list", "printf '[]'"), ("object", "printf '{}'")];
+    let forms = [
+        ("nothing", ":"),
+        ("null", "printf null"),
+        ("text", "printf '\"\"'"),
+        ("list", "printf '[]'"),
+        ("object", "printf '{}'"),
+    ];
     let mut builder = fleet();
     for (name, script) in forms {
         builder = with(builder, &format!("{name}-as-text"), "", "text", script);
@@ -158,23 +281,61 @@ async fn empty_results_are_results_and_stay_apart() {
     }
     let builder = with(builder, "silent-failure", "", "", "exit 1");
     // A character that comes in two halves, some time apart.
-    let builder = with(builder, "halves", "", "", r"printf '\342'; sleep 0.3; printf '\202\254'; sleep 0.2; printf '\360\235'; sleep 0.2; printf '\204\236'");
+    let builder = with(
+        builder,
+        "halves",
+        "",
+        "",
+        r"printf '\342'; sleep 0.3; printf '\202\254'; sleep 0.2; printf '\360\235'; sleep 0.2; printf '\204\236'",
+    );
     let fleet = builder.start().await.unwrap();
-    let tools = ["nothing-as-text", "null-as-text", "text-as-text", "list-as-text", "object-as-text", "null-as-json", "text-as-json", "list-as-json", "object-as-json", "silent-failure", "halves"];
+    let tools = [
+        "nothing-as-text",
+        "null-as-text",
+        "text-as-text",
+        "list-as-text",
+        "object-as-text",
+        "null-as-json",
+        "text-as-json",
+        "list-as-json",
+        "object-as-json",
+        "silent-failure",
+        "halves",
+    ];
     let results = call_all(&fleet, &tools).await;
     let texts: Vec<&str> = results.iter().map(|(text, ..)| text.as_str()).collect();
-    let wanted = ["", "null", "\"\"", "[]", "{}", "null", "\"\"", "[]", "{}", "Tool error: exited with code 1", "€𝄞"];
+    let wanted = [
+        "",
+        "null",
+        "\"\"",
+        "[]",
+        "{}",
+        "null",
+        "\"\"",
+        "[]",
+        "{}",
+        "Tool error: exited with code 1",
+        "€𝄞",
+    ];
     assert_eq!(texts, wanted);
     assert_eq!(results[9].1, "tool_error");
     assert!(results.iter().all(|(.., is_cut)| !is_cut));
     // A direct call gives the value itself where the output is JSON.
     let http = fleet.http(0).unwrap();
-    for (tool, value) in [("null-as-json", json!(null)), ("list-as-json", json!([])), ("list-as-text", json!("[]")), ("nothing-as-text", json!(""))] {
+    for (tool, value) in [
+        ("null-as-json", json!(null)),
+        ("list-as-json", json!([])),
+        ("list-as-text", json!("[]")),
+        ("nothing-as-text", json!("")),
+    ] {
         let answer = http.call(tool, json!({})).await.unwrap();
         assert_eq!(answer.body.get("result"), Some(&value), "{tool}: {}", answer.text);
     }
     // Anthropic takes no empty text: the block has none then, and is there all the same.
     let turn = http.get("/v1/executions/e/turns/t?format=anthropic").await.unwrap();
     let blocks = turn.body["messages"][0]["content"].as_array().unwrap();
-    assert_eq!((blocks.len(), blocks[0].get("content"), &blocks[0]["type"]), (11, None, &json!("tool_result")));
+    assert_eq!(
+        (blocks.len(), blocks[0].get("content"), &blocks[0]["type"]),
+        (11, None, &json!("tool_result"))
+    );
 }

@@ -13,7 +13,9 @@ async fn post(http: &Http, execution: &str, body: &Value) -> Answer {
 fn anthropic(calls: &[(&str, &str, &Value)]) -> Value {
     let blocks: Vec<Value> = calls
         .iter()
-        .map(|(id, tool, input)| json!({"type": "tool_use", "id": id, "name": tool, "input": input}))
+        .map(
+            |(id, tool, input)| json!({"type": "tool_use", "id": id, "name": tool, "input": input}),
+        )
         .collect();
     json!({"role": "assistant", "content": blocks})
 }
@@ -23,7 +25,8 @@ async fn a_message_posted_again_after_a_timeout_runs_once() {
     let fleet = fleet().coordinators(2).workers(2).start().await.unwrap();
     let (first, second) = (fleet.http(0).unwrap(), fleet.http(1).unwrap());
     for provider in ["openai", "anthropic"] {
-        let (one, two) = (fleet.ledger(&format!("{provider}-1")), fleet.ledger(&format!("{provider}-2")));
+        let (one, two) =
+            (fleet.ledger(&format!("{provider}-1")), fleet.ledger(&format!("{provider}-2")));
         let (read, write) = (nap(3_000, &one), nap(3_000, &two));
         let asked = if provider == "openai" {
             message(&[
@@ -62,7 +65,8 @@ async fn a_message_posted_again_after_a_timeout_runs_once() {
 async fn an_id_that_comes_again_never_brings_an_old_result() {
     let mut fleet = fleet().coordinators(2).start().await.unwrap();
     let http = fleet.http(0).unwrap();
-    let twice = |a: &str, b: &str| message(&[("call_0", "bench-echo", a), ("call_0", "bench-echo", b)]);
+    let twice =
+        |a: &str, b: &str| message(&[("call_0", "bench-echo", a), ("call_0", "bench-echo", b)]);
     let first = post(&http, "e", &twice(r#"{"n":1}"#, r#"{"n":2}"#)).await;
     let second = post(&http, "e", &twice(r#"{"n":3}"#, r#"{"n":4}"#)).await;
     let third = post(&http, "e", &message(&[("call_0", "bench-echo", r#"{"n":5}"#)])).await;
@@ -98,7 +102,8 @@ async fn only_ids_that_are_unique_name_a_turn() {
     let named = async |execution: &str, ids: &[&str]| -> (String, bool) {
         let calls: Vec<_> = ids.iter().map(|id| (*id, "bench-echo", "{}")).collect();
         let asked = message(&calls);
-        let (one, two) = (post(&http, execution, &asked).await, post(&http, execution, &asked).await);
+        let (one, two) =
+            (post(&http, execution, &asked).await, post(&http, execution, &asked).await);
         assert_eq!((one.status, two.status), (200, 200), "{} {}", one.text, two.text);
         let name = one.body["turn"].as_str().unwrap().to_owned();
         (name, one.body["turn"] == two.body["turn"])
@@ -167,7 +172,13 @@ async fn an_idempotency_key_names_a_turn() {
 async fn keys_do_not_collide_however_their_parts_are_cut() {
     let fleet = fleet().start().await.unwrap();
     let http = fleet.http(0).unwrap();
-    let names = [("e", "t", "a:b"), ("e", "t:a", "b"), ("e:t", "a", "b"), ("e", "t%3Aa", "b"), ("e", "t", "a%3Ab")];
+    let names = [
+        ("e", "t", "a:b"),
+        ("e", "t:a", "b"),
+        ("e:t", "a", "b"),
+        ("e", "t%3Aa", "b"),
+        ("e", "t", "a%3Ab"),
+    ];
     let mut posted = Vec::new();
     for (n, (execution, turn, call)) in names.iter().enumerate() {
         let asked = message(&[(call, "bench-echo", &format!("{{\"n\":{n}}}"))]);
@@ -181,4 +192,19 @@ async fn keys_do_not_collide_however_their_parts_are_cut() {
     }
     let distinct: std::collections::BTreeSet<&String> = keys.iter().collect();
     assert_eq!(distinct.len(), keys.len(), "{keys:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_of_the_same_name_may_bring_further_calls() {
+    let fleet = fleet().coordinators(2).start().await.unwrap();
+    let ledger = fleet.ledger("more");
+    let input = nap(1, &ledger).to_string();
+    let one = message(&[("a", "nap", &input)]);
+    let more = message(&[("a", "nap", &input), ("b", "nap", &input)]);
+    let (first, second) = (fleet.http(0).unwrap(), fleet.http(1).unwrap());
+    assert_eq!(contents(&first.turn("e", "t", &one).await.unwrap()), ["1"]);
+    assert_eq!(contents(&second.turn("e", "t", &more).await.unwrap()), ["1", "1"]);
+    let read = first.get("/v1/executions/e/turns/t").await.unwrap();
+    assert_eq!(contents(&read), ["1", "1"]);
+    assert_eq!(ledger.starts().len(), 2, "{:?}", ledger.lines());
 }

@@ -8,6 +8,13 @@ use crate::conversation::{
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use toolfleet_io::clock::FleetClock;
+use toolfleet_io::config::Redis;
+use toolfleet_io::lease_store::{LeaseStore, StopKind};
+use toolfleet_proto::code::Code;
+use toolfleet_proto::lease::Mark;
+use toolfleet_proto::limit::Limits;
+use toolfleet_proto::name::CallName;
 use toolfleet_tests::{Answer, Http, Ledger, until};
 
 const WARNING: &str = "; it may have taken effect, check before calling it again";
@@ -19,7 +26,12 @@ async fn cancel(http: &Http, path: &str, reason: &str) -> Answer {
 /// The answer to a cancelled execution: call to answer.
 #[track_caller]
 fn answers(answer: &Answer) -> BTreeMap<String, String> {
-    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("cancelled")), "{}", answer.text);
+    assert_eq!(
+        (answer.status, &answer.body["state"]),
+        (200, &json!("cancelled")),
+        "{}",
+        answer.text
+    );
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let calls = answer.body["calls"].as_array().unwrap();
     calls.iter().map(|call| (text(&call["call"]), text(&call["answer"]))).collect()
@@ -47,7 +59,8 @@ while :; do sleep 1; done
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_that_ignores_term_is_killed_with_its_grandchildren() {
     let script = noting("stubborn", STUBBORN);
-    let polite = noting("polite", "trap 'echo \"told\" >>\"$ledger\"; exit 0' TERM\nsleep 20 & wait $!");
+    let polite =
+        noting("polite", "trap 'echo \"told\" >>\"$ledger\"; exit 0' TERM\nsleep 20 & wait $!");
     let fleet = fleet()
         .coordinators(2)
         .exec_tool("stubborn", "effect = \"write\"\ntimeout = \"60s\"", &script)
@@ -56,14 +69,22 @@ async fn a_program_that_ignores_term_is_killed_with_its_grandchildren() {
         .await
         .unwrap();
     let (first, second) = (fleet.http(0).unwrap(), fleet.http(1).unwrap());
-    let asked = message(&[("a", "stubborn", "{}"), ("b", "polite", "{}"), ("c", "bench-echo", "{}")]);
+    let asked =
+        message(&[("a", "stubborn", "{}"), ("b", "polite", "{}"), ("c", "bench-echo", "{}")]);
     let posted = post_turn(&first, "e", "t", &asked);
     let ledger = fleet.ledger("stubborn");
-    until("all three processes run", SOON, async || (pids(&ledger).len() == 3).then_some(())).await.unwrap();
+    until("all three processes run", SOON, async || (pids(&ledger).len() == 3).then_some(()))
+        .await
+        .unwrap();
     fleet.ledger("polite").started(1, SOON).await.unwrap();
     for call in ["main:t:a", "main:t:b"] {
         let answer = cancel(&second, &call_path("e", call, "cancel"), "the user went away").await;
-        assert_eq!((answer.status, &answer.body["answer"]), (200, &json!("may_have_started")), "{}", answer.text);
+        assert_eq!(
+            (answer.status, &answer.body["answer"]),
+            (200, &json!("may_have_started")),
+            "{}",
+            answer.text
+        );
         let again = cancel(&second, &call_path("e", call, "cancel"), "again").await;
         assert_eq!(again.body["answer"], "already_finished", "{}", again.text);
     }
@@ -83,7 +104,11 @@ async fn a_program_that_ignores_term_is_killed_with_its_grandchildren() {
     .unwrap();
     assert!(fleet.ledger("polite").lines().contains(&"told".to_owned()), "TERM came first");
     assert!(ledger.ends().is_empty());
-    problem(&cancel(&second, &call_path("e", "main:t:z", "cancel"), "no").await, 404, "call_not_found");
+    problem(
+        &cancel(&second, &call_path("e", "main:t:z", "cancel"), "no").await,
+        404,
+        "call_not_found",
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -92,7 +117,12 @@ async fn each_call_of_a_cancelled_execution_is_told_apart() {
     let (first, second) = (fleet.http(0).unwrap(), fleet.http(1).unwrap());
     let (running, queued) = (fleet.ledger("running"), fleet.ledger("queued"));
     contents(&first.turn("e", "one", &message(&[("a", "bench-echo", "{}")])).await.unwrap());
-    let long = post_turn(&first, "e", "two", &message(&[("b", "nap-write", &nap(20_000, &running).to_string())]));
+    let long = post_turn(
+        &first,
+        "e",
+        "two",
+        &message(&[("b", "nap-write", &nap(20_000, &running).to_string())]),
+    );
     running.started(1, SOON).await.unwrap();
     let input = nap(1, &queued).to_string();
     let waiting = message(&[("c", "nap", &input), ("d", "nap-write", &input), ("x", "nab", "{}")]);
@@ -119,7 +149,11 @@ async fn each_call_of_a_cancelled_execution_is_told_apart() {
     let waiting = answered(waiting).await;
     assert_eq!(contents(&waiting)[..2], ["Tool error: budget is gone"; 2]);
     for position in 0..2 {
-        assert_eq!(waiting.body["calls"][position]["startState"], "never_started", "{}", waiting.text);
+        assert_eq!(
+            waiting.body["calls"][position]["startState"], "never_started",
+            "{}",
+            waiting.text
+        );
         assert_eq!(waiting.body["calls"][position]["attempts"], 0);
     }
     // What comes later is answered with the reason, call by call, and runs nowhere.
@@ -128,7 +162,10 @@ async fn each_call_of_a_cancelled_execution_is_told_apart() {
     assert_eq!(contents(&late), ["Tool error: budget is gone"; 2]);
     assert_eq!(codes(&late), ["cancelled"; 2]);
     let record = read(&first, "e").await;
-    assert_eq!((&record["state"], &record["reason"]), (&json!("cancelled"), &json!("budget is gone")));
+    assert_eq!(
+        (&record["state"], &record["reason"]),
+        (&json!("cancelled"), &json!("budget is gone"))
+    );
     let again = answers(&cancel(&first, &path("e", "/cancel"), "once more").await);
     assert!(again.values().all(|answer| answer == "already_finished"), "{again:?}");
     // The slot is free, and whatever was queued before would have run before this.
@@ -145,7 +182,8 @@ async fn calls_that_wait_for_a_slot_of_their_turn_are_reached_from_another_coord
         let ledger = fleet.ledger(execution);
         create(&first, json!({"id": execution, "maxParallelCalls": 1})).await;
         let input = nap(3_000, &ledger).to_string();
-        let asked = message(&[("a", "nap", &input), ("b", "nap-write", &input), ("c", "nap", &input)]);
+        let asked =
+            message(&[("a", "nap", &input), ("b", "nap-write", &input), ("c", "nap", &input)]);
         let posted = post_turn(&first, execution, "t", &asked);
         ledger.started(1, SOON).await.unwrap();
         let list = second.get(&path(execution, "/calls")).await.unwrap();
@@ -158,7 +196,8 @@ async fn calls_that_wait_for_a_slot_of_their_turn_are_reached_from_another_coord
             assert_eq!(contents(&posted), ["Tool error: stop"; 3]);
         } else {
             for call in ["main:t:b", "main:t:c"] {
-                let answer = cancel(&second, &call_path("one", call, "cancel"), "not this one").await;
+                let answer =
+                    cancel(&second, &call_path("one", call, "cancel"), "not this one").await;
                 assert_eq!(answer.body["answer"], "never_started", "{}", answer.text);
             }
             let wanted = ["1", "Tool error: not this one", "Tool error: not this one"];
@@ -244,4 +283,61 @@ async fn a_write_that_is_cancelled_while_no_worker_lives_never_starts() {
     assert_eq!(again.body["messages"], answer.body["messages"]);
     ok(&http.call("nap", json!({"ms": 1})).await.unwrap());
     assert!(ledger.lines().is_empty(), "{:?}", ledger.lines());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_whose_signal_is_lost_is_found_by_the_next_renewal() {
+    let fleet = fleet().start().await.unwrap();
+    let http = fleet.http(0).unwrap();
+    let ledger = fleet.ledger("marked");
+    let asked = message(&[("a", "nap", &nap(20_000, &ledger).to_string())]);
+    let posted = post_turn(&http, "e", "t", &asked);
+    ledger.started(1, SOON).await.unwrap();
+    // Only the mark: a coordinator that dies right after it sends no signal.
+    let redis = Redis { url: fleet.redis.url(), ..Redis::default() };
+    let prefix = toolfleet_tests::prefix().unwrap();
+    let limits = Limits::default();
+    let store = LeaseStore::connect(&redis, prefix, &limits, FleetClock::new());
+    let mark = Mark { code: Code::Cancelled, reason: "marked only".into() };
+    let name = CallName::of_turn("default", "e", "main", "t", "a");
+    let stopped = store.await.unwrap().stop(&name, StopKind::Cancel, &mark).await.unwrap();
+    assert!(stopped.holder.is_some(), "{stopped:?}");
+    let answer = answered(posted).await;
+    assert_eq!(contents(&answer), ["Tool error: marked only"]);
+    assert_eq!((ledger.starts().len(), ledger.ends().len()), (1, 0), "{:?}", ledger.lines());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_does_not_answer_is_cancelled_all_the_same() {
+    let fleet = fleet().start().await.unwrap();
+    let http = fleet.http(0).unwrap();
+    let (read, write) = (fleet.ledger("read"), fleet.ledger("write"));
+    let asked = message(&[
+        ("r", "nap", &nap(1_000, &read).to_string()),
+        ("w", "nap-write", &nap(1_000, &write).to_string()),
+    ]);
+    let posted = post_turn(&http, "e", "t", &asked);
+    read.started(1, SOON).await.unwrap();
+    write.started(1, SOON).await.unwrap();
+    fleet.workers[0].pause().unwrap();
+    let answers = answers(&cancel(&http, &path("e", "/cancel"), "it hangs").await);
+    assert!(answers.values().all(|answer| answer == "may_have_started"), "{answers:?}");
+    let answer = answered(posted).await;
+    let wanted = ["Tool error: it hangs".to_owned(), format!("Tool error: it hangs{WARNING}")];
+    assert_eq!(contents(&answer), wanted);
+    // It wakes with two results in hand, and nobody wants them.
+    fleet.workers[0].resume().unwrap();
+    until("the woken worker runs a call", SOON, async || {
+        let answer = http.call("nap", json!({"ms": 1})).await.ok()?;
+        (answer.body["ok"] == true).then_some(())
+    })
+    .await
+    .unwrap();
+    let again = http.turn("e", "t", &asked).await.unwrap();
+    assert_eq!(again.body["messages"], answer.body["messages"]);
+    for id in ["r", "w"] {
+        let name = CallName::of_turn("default", "e", "main", "t", id);
+        assert_eq!(fleet.results_of(&name).await.unwrap(), 1);
+    }
+    assert_eq!((read.starts().len(), write.starts().len()), (1, 1));
 }

@@ -13,12 +13,17 @@ fn pay(id: &str, cents: u32) -> Value {
 /// A fleet with a payment of 3 s, noted in the ledger `pay`.
 async fn paying(keys: &str) -> Fleet {
     let keys = format!("effect = \"write\"\n{keys}");
-    let script = noting("pay", "echo \"key $TOOLFLEET_IDEMPOTENCY_KEY\" >>\"$ledger\"\nsleep 3\necho paid");
+    let script =
+        noting("pay", "echo \"key $TOOLFLEET_IDEMPOTENCY_KEY\" >>\"$ledger\"\nsleep 3\necho paid");
     fleet().coordinators(2).exec_tool("pay", &keys, &script).start().await.unwrap()
 }
 
 /// Kills the only worker in the middle of a write, starts it again, and gives the turn's answer.
-async fn lose_the_worker(fleet: &mut Fleet, execution: &str, cents: u32) -> toolfleet_tests::Answer {
+async fn lose_the_worker(
+    fleet: &mut Fleet,
+    execution: &str,
+    cents: u32,
+) -> toolfleet_tests::Answer {
     let http = fleet.http(0).unwrap();
     let before = fleet.ledger("pay").starts().len();
     let posted = post_turn(&http, execution, "lost", &pay("a", cents));
@@ -51,7 +56,10 @@ async fn a_lost_write_is_unknown_and_its_equals_wait_until_it_is_settled() {
     // Equal arguments, however they are written, in whichever turn, through whichever coordinator.
     let spaced = message(&[("b", "pay", "{ \"cents\" : 500 }")]);
     let held = second.turn("e", "again", &spaced).await.unwrap();
-    assert_eq!((contents(&held), codes(&held)), (vec![text.clone()], vec!["outcome_unknown".into()]));
+    assert_eq!(
+        (contents(&held), codes(&held)),
+        (vec![text.clone()], vec!["outcome_unknown".into()])
+    );
     let direct = first.call_as("pay", "e", "direct", json!({"cents": 500})).await.unwrap();
     assert_eq!(direct.body["text"], json!(text), "{}", direct.text);
     assert_eq!(ledger.starts().len(), 1, "{:?}", ledger.lines());
@@ -126,5 +134,9 @@ async fn a_broken_write_and_a_refused_one_are_not_held_back() {
         let answer = http.turn("e", turn, &message(&[("a", "odd", "{\"n\":1}")])).await.unwrap();
         assert_eq!(contents(&answer), ["Tool error: exited with code 4: card declined"]);
     }
-    assert_eq!(fleet.ledger("odd").starts().len(), 2, "a failure is known: the model may try again");
+    assert_eq!(
+        fleet.ledger("odd").starts().len(),
+        2,
+        "a failure is known: the model may try again"
+    );
 }

@@ -138,7 +138,10 @@ pub(crate) async fn read(
     };
     Ok(json_answer(match ended {
         Some(ended) => done_answer(&ended, &name.execution),
-        None => open_call(&name, &tool, coordinator.open_state(&name).await).to_string(),
+        None => {
+            let (state, worker) = coordinator.open_state_and_worker(&name).await;
+            open_call(&name, &tool, state, worker.as_deref()).to_string()
+        }
     }))
 }
 

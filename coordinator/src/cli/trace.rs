@@ -68,7 +68,15 @@ async fn show(args: &TraceArgs, is_json: bool) -> Result<(), ExitCode> {
             return Err(exit::complain(&text, exit::USAGE));
         }
     };
-    let answer = settled(&args.server, &trace_id).await?;
+    print(&args.server, &trace_id, is_json).await
+}
+
+/// Prints a trace once no span of it is missing.
+///
+/// # Errors
+/// The exit code where it cannot be had; it has been told already.
+pub(crate) async fn print(server: &ServerArgs, trace_id: &str, is_json: bool) -> Result<(), ExitCode> {
+    let answer = settled(server, trace_id).await?;
     if is_json {
         line(&answer.text);
         return Ok(());

@@ -2,6 +2,8 @@
 
 mod show;
 
+pub(crate) use show::render;
+
 use super::calls::{Changes, is_done, live_rows, of_execution, one_line, text};
 use super::exit;
 use super::output::line;

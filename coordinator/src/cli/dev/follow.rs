@@ -13,13 +13,20 @@ const READ_BYTES_MAX: u64 = 256 * 1024;
 pub(super) struct Log {
     path: PathBuf,
     prefix: String,
+    /// Only lines that begin with this are passed on, without it.
+    only: Option<&'static str>,
     offset: u64,
 }
 
 impl Log {
     /// Passes on `path`, once it exists, each line after `prefix`.
     pub(super) fn new(path: PathBuf, prefix: impl std::fmt::Display) -> Log {
-        Log { path, prefix: format!("[{prefix}] "), offset: 0 }
+        Log { path, prefix: format!("[{prefix}] "), only: None, offset: 0 }
+    }
+
+    /// Passes on what a worker says of the folder that it follows.
+    pub(super) fn of_tools(path: PathBuf) -> Log {
+        Log { path, prefix: "tools: ".into(), only: Some("tools: "), offset: 0 }
     }
 
     /// Writes the whole lines that are new since the last call. `last` takes a line without end too.
@@ -36,7 +43,14 @@ impl Log {
         };
         self.offset += whole as u64;
         for line in String::from_utf8_lossy(&bytes[..whole]).lines() {
-            writeln!(out, "{}{line}", self.prefix)?;
+            match self.only {
+                None => writeln!(out, "{}{line}", self.prefix)?,
+                Some(mark) => {
+                    if let Some(rest) = line.strip_prefix(mark) {
+                        writeln!(out, "{}{rest}", self.prefix)?;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -59,6 +73,16 @@ pub(super) async fn follow(mut logs: Vec<Log>, end: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_worker_only_its_words_on_tools_are_passed_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, "INFO ready\ntools: a.toml:3: faulty\n").unwrap();
+        let mut out = Vec::new();
+        Log::of_tools(path).pass_on(&mut out, false).unwrap();
+        assert_eq!(out, b"tools: a.toml:3: faulty\n");
+    }
 
     #[test]
     fn lines_are_passed_on_once_and_whole() {

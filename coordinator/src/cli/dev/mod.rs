@@ -102,7 +102,7 @@ async fn dev(args: &DevArgs, checked: &Checked, json: bool) -> Result<u8, Failur
     .map_err(|error| Failure::Unavailable(format!("could not start the watchdog: {error}")))?;
 
     let quiet = CancellationToken::new();
-    let logs = if args.verbose { logs(&plan) } else { Vec::new() };
+    let logs = if args.verbose { logs(&plan) } else { words_on_tools(&plan) };
     let follower = tokio::spawn(follow::follow(logs, quiet.clone()));
 
     // Until the children are gone: they send their last spans on their way out.
@@ -125,6 +125,15 @@ async fn dev(args: &DevArgs, checked: &Checked, json: bool) -> Result<u8, Failur
     let _ = follower.await;
     guard.end().await;
     Ok(if cut_short { EXIT_INTERRUPTED } else { failure.code() })
+}
+
+/// All workers follow the same folder: one of them is enough to hear.
+fn words_on_tools(plan: &Plan) -> Vec<follow::Log> {
+    if plan.tools.is_none() || plan.workers == 0 {
+        return Vec::new();
+    }
+    let path = plan.state.path().join("logs").join(format!("{}.log", Role::Worker(1)));
+    vec![follow::Log::of_tools(path)]
 }
 
 fn logs(plan: &Plan) -> Vec<follow::Log> {

@@ -30,7 +30,7 @@ fn content(value: &Value) -> String {
 }
 
 /// Every call in order: a line of facts, then what the model reads; at last how many ended how.
-pub(super) fn render(answer: &Value, style: Style, is_full: bool) -> String {
+pub(crate) fn render(answer: &Value, style: Style, is_full: bool) -> String {
     let calls = answer["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
     let contents = contents(answer);
     let mut rows = Vec::new();
