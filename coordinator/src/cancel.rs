@@ -10,11 +10,13 @@ use std::time::Duration;
 use toolfleet_io::broker::Error;
 use toolfleet_io::ending;
 use toolfleet_io::lease_store::StopKind;
+use toolfleet_io::telemetry::{self, spans};
 use toolfleet_proto::code::Code;
 use toolfleet_proto::end::End;
 use toolfleet_proto::lease::{Holder, Mark};
 use toolfleet_proto::name::CallName;
 use toolfleet_proto::wire::{self, CallResult, CancelSignal, Effect, Job, MAY_HAVE_STARTED, NEVER_STARTED, SCHEMA};
+use tracing::Instrument as _;
 
 /// Calls that are cancelled at the same time.
 const AT_ONCE: usize = 16;
@@ -93,7 +95,13 @@ impl Coordinator {
                 }
             }
         };
-        self.cancel_job(name, &job, reason).await
+        let span = spans::cancel(crate::submit::span_call(&job));
+        if let Some(trace) = &job.trace {
+            telemetry::set_parent(&span, &trace.traceparent, &trace.tracestate);
+        }
+        let answer = self.cancel_job(name, &job, reason).instrument(span.clone()).await?;
+        spans::answered(&span, answer.as_str());
+        Ok(answer)
     }
 
     async fn cancel_job(&self, name: &CallName, job: &Job, reason: &str) -> Result<Answer, Error> {

@@ -341,7 +341,7 @@ fn is_same_submission(queued: &Job, sent: &Job) -> bool {
     queued.request_id == sent.request_id
 }
 
-fn span_call(job: &Job) -> spans::Call<'_> {
+pub(crate) fn span_call(job: &Job) -> spans::Call<'_> {
     spans::Call {
         execution: job.name.as_ref().map_or("", |name| name.execution.as_str()),
         turn: Some(job.turn.as_str()),

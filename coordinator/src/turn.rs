@@ -372,7 +372,7 @@ impl Shared {
                 let is_new = *taken == Taken::New;
                 match self.held_back(call, offer, is_new).await? {
                     Some(refusal) => refusal,
-                    None => return self.run(call, offer, arguments, pending).await,
+                    None => return self.run(call, offer, arguments, is_new, pending).await,
                 }
             }
         };
@@ -384,6 +384,7 @@ impl Shared {
         call: &OneCall,
         offer: &Offer,
         arguments: &Arguments,
+        is_new: bool,
         pending: &mut Pending,
     ) -> Result<Ended, NotAccepted> {
         let mut has_waited = false;
@@ -397,10 +398,8 @@ impl Shared {
             }
         };
         if has_waited {
-            // The execution may have been cancelled meanwhile: then nothing is published.
-            if let Some(closed) = self.coordinator.closed(&self.record.id).await? {
-                let refusal = Refusal { code: closed.code, text: closed.text };
-                return self.coordinator.refuse(&call.names, &call.record(), &refusal).await;
+            if let Some(ended) = self.ended_in_wait(call, offer, is_new).await? {
+                return Ok(ended);
             }
         }
         let trace = TraceContext { baggage: self.baggage.clone(), ..TraceContext::default() };
@@ -413,13 +412,43 @@ impl Shared {
         ended
     }
 
+    /// How a call ended that waited for a slot of its turn: its execution was closed meanwhile, or an
+    /// equal write's outcome is unknown by now. Then nothing is published.
+    async fn ended_in_wait(
+        &self,
+        call: &OneCall,
+        offer: &Offer,
+        is_new: bool,
+    ) -> Result<Option<Ended>, NotAccepted> {
+        let unavailable = |error: toolfleet_io::broker::Error| NotAccepted::Unavailable(error.to_string());
+        let coordinator = &self.coordinator;
+        let refusal = match coordinator.closed(&self.record.id).await? {
+            Some(closed) => Some(Refusal { code: closed.code, text: closed.text }),
+            None => self.held_back(call, offer, is_new).await?,
+        };
+        let Some(refusal) = refusal else { return Ok(None) };
+        // Another coordinator that was handed the same turn has queued it: submitting attaches to it.
+        if coordinator.find_job(&call.names.name).await.map_err(unavailable)?.is_some() {
+            return Ok(None);
+        }
+        if refusal.code == Code::Cancelled {
+            // With its mark and the start record of a write, so that it is true.
+            let cancelled = coordinator.cancel_call(&call.names.name, &refusal.text).await;
+            cancelled.map_err(unavailable)?;
+        }
+        coordinator.refuse(&call.names, &call.record(), &refusal).await.map(Some)
+    }
+
     /// A write whose equal ended with an unknown outcome is not run until that is settled
     /// (CONTRACT 5.6).
     async fn held_back(&self, call: &OneCall, offer: &Offer, is_new: bool) -> Result<Option<Refusal>, NotAccepted> {
         if !is_new || offer.descriptor.effect != Effect::Write {
             return Ok(None);
         }
-        self.coordinator.held_back(&self.record, &call.record()).await
+        // Settled meanwhile or not: that is read anew.
+        let record = self.coordinator.executions.get(TENANT, &self.record.id).await;
+        let record = record.map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
+        self.coordinator.held_back(record.as_ref().unwrap_or(&self.record), &call.record()).await
     }
 }
 

@@ -4,6 +4,7 @@ use crate::asked::{SOON, fleet, message, nap, problem};
 use crate::conversation::{answered, codes, contents, create, most_at_once, path, post_turn, read};
 use serde_json::{Value, json};
 use std::time::SystemTime;
+use toolfleet_proto::name::CallName;
 use toolfleet_tests::{Answer, Http, Ledger, until};
 
 /// A message of so many naps, noted in one ledger.
@@ -114,6 +115,12 @@ async fn calls_over_the_limit_end_by_it_and_nothing_runs_later() {
     assert_eq!(contents(&answer), ["1", "1", "1", over, over]);
     assert_eq!(codes(&answer)[3..], ["limit_exceeded"; 2]);
     // The same turn again counts nothing and reads the same.
+    let again = second.turn("e", "t", &asked).await.unwrap();
+    assert_eq!(again.body["messages"], answer.body["messages"]);
+    // Were its coordinator killed before the result was stored, the call would not run either.
+    let prefix = fleet.broker().prefix();
+    let name = CallName::of_turn("default", "e", "main", "t", "c4");
+    fleet.broker().purge(&prefix.results_stream(), &prefix.result(&name)).await.unwrap();
     let again = second.turn("e", "t", &asked).await.unwrap();
     assert_eq!(again.body["messages"], answer.body["messages"]);
     let record = read(&second, "e").await;

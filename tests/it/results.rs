@@ -126,7 +126,7 @@ async fn every_outcome_is_within_the_bound() {
         results[2].0
     );
     assert!(
-        results[4].0.starts_with("Tool error: invalid output: a_rather_long"),
+        results[4].0.starts_with("Tool error: invalid output:\n[result"),
         "{}",
         results[4].0
     );

@@ -2,7 +2,9 @@
 
 use crate::asked::{SOON, fleet, message, problem};
 use crate::cli::{check, toolfleet};
-use crate::conversation::{answered, call_path, codes, contents, noting, path, post_turn};
+use crate::conversation::{
+    answered, call_path, codes, contents, create, noting, path, post_turn,
+};
 use serde_json::{Value, json};
 use toolfleet_tests::{Fleet, messages, until};
 
@@ -139,4 +141,22 @@ async fn a_broken_write_and_a_refused_one_are_not_held_back() {
         2,
         "a failure is known: the model may try again"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_equal_that_waits_for_a_slot_is_held_back_too() {
+    let mut fleet = paying("").await;
+    let http = fleet.http(0).unwrap();
+    create(&http, json!({"id": "e", "maxParallelCalls": 1})).await;
+    let cents = "{\"cents\":500}";
+    let asked = message(&[("a", "pay", cents), ("b", "pay", cents), ("c", "pay", "{\"cents\":501}")]);
+    let posted = post_turn(&http, "e", "t", &asked);
+    let ledger = fleet.ledger("pay");
+    ledger.started(1, SOON).await.unwrap();
+    fleet.workers[0].restart().await.unwrap();
+    let answer = answered(posted).await;
+    assert_eq!(codes(&answer), ["outcome_unknown", "outcome_unknown", ""], "{}", answer.text);
+    let contents = contents(&answer);
+    assert_eq!(contents[0], contents[1]);
+    assert_eq!((ledger.starts().len(), ledger.ends().len()), (2, 1), "{:?}", ledger.lines());
 }

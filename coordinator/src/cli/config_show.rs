@@ -2,6 +2,7 @@
 
 use super::output::line;
 use std::process::ExitCode;
+use toolfleet_io::broker::without_password;
 use toolfleet_io::config::Checked;
 
 /// Arguments of `toolfleet config`.
@@ -24,7 +25,7 @@ pub(crate) fn run(args: &ConfigArgs, checked: &Checked, is_json: bool) -> ExitCo
     let mut value = serde_json::to_value(&checked.config).unwrap_or_default();
     for (section, key) in [("nats", "url"), ("redis", "url")] {
         if let Some(url) = value[section][key].as_str() {
-            value[section][key] = hide_password(url).into();
+            value[section][key] = without_password(url).into();
         }
     }
     if is_json {
@@ -42,22 +43,4 @@ pub(crate) fn run(args: &ConfigArgs, checked: &Checked, is_json: bool) -> ExitCo
         line("");
     }
     ExitCode::SUCCESS
-}
-
-fn hide_password(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://***@{host}"),
-        _ => url.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::hide_password;
-
-    #[test]
-    fn a_password_is_not_shown() {
-        assert_eq!(hide_password("redis://u:secret@h:1"), "redis://***@h:1");
-        assert_eq!(hide_password("redis://h:1"), "redis://h:1");
-    }
 }

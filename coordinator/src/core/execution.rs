@@ -310,13 +310,25 @@ impl Execution {
     pub fn take_turn(&mut self, turn: TurnRecord, now_ms: i64) -> Vec<Taken> {
         let closed = self.closed(now_ms);
         let mut used = self.calls_used();
-        let known: Vec<bool> = turn.calls.iter().map(|call| self.call(&call.call).is_some()).collect();
+        let known: Vec<Option<bool>> = turn
+            .calls
+            .iter()
+            .map(|call| self.call(&call.call).map(|(_, known)| known.is_admitted))
+            .collect();
         let (mut taken, mut added) = (Vec::with_capacity(turn.calls.len()), Vec::new());
         let mut over_limit = false;
-        for (mut call, is_known) in turn.calls.into_iter().zip(known) {
-            if is_known {
-                taken.push(Taken::Known);
-                continue;
+        for (mut call, known) in turn.calls.into_iter().zip(known) {
+            match (known, &closed) {
+                (None, _) => {}
+                // It was not taken then, and its result may not have been stored.
+                (Some(false), Some(closed)) => {
+                    taken.push(Taken::Closed(closed.clone()));
+                    continue;
+                }
+                (Some(_), _) => {
+                    taken.push(Taken::Known);
+                    continue;
+                }
             }
             let verdict = match &closed {
                 Some(closed) => Taken::Closed(closed.clone()),
@@ -434,6 +446,15 @@ mod tests {
         execution.state = State::Cancelled;
         assert_eq!(execution.take_turn(turn(&["a"]), 0), vec![Taken::Known], "its result is there");
         assert_eq!(closed(&execution.take_turn(turn(&["a", "b"]), 0)[1]).code, Code::Cancelled);
+    }
+
+    #[test]
+    fn a_call_that_was_not_taken_is_not_taken_later_either() {
+        let mut execution = execution(1);
+        execution.take_turn(turn(&["a", "b"]), 0);
+        let again = execution.take_turn(turn(&["a", "b"]), 0);
+        assert_eq!(again[0], Taken::Known);
+        assert_eq!(closed(&again[1]).text, "limit exceeded: 1 of 1 tool calls used");
     }
 
     #[test]

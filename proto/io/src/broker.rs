@@ -5,7 +5,7 @@ use crate::config::Nats;
 use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::{self, stream};
-use async_nats::{Event, HeaderMap};
+use async_nats::{Event, HeaderMap, ServerAddr};
 use bytes::Bytes;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -113,7 +113,7 @@ impl Broker {
                 }))
         };
         let client = connect_patiently(config, options).await?;
-        check_version(&config.url, &client.server_info().version)?;
+        check_version(&without_password(&config.url), &client.server_info().version)?;
         let jetstream = ContextBuilder::new()
             .timeout(Duration::from_secs(5))
             .ack_timeout(ACK_TIMEOUT)
@@ -292,6 +292,13 @@ fn authenticate(
     config: &Nats,
 ) -> Result<async_nats::ConnectOptions, Error> {
     let mut options = options;
+    // The client does not look for them in the address by itself.
+    let first = addresses(config).into_iter().find_map(|url| url.parse::<ServerAddr>().ok());
+    if let Some((user, password)) =
+        first.and_then(|address| Some((address.username()?.to_owned(), address.password()?.to_owned())))
+    {
+        options = options.user_and_password(user, password);
+    }
     if let Some(path) = &config.ca_file {
         options = options.add_root_certificates(path.clone());
     }
@@ -307,22 +314,33 @@ fn authenticate(
     Ok(options)
 }
 
+/// The broker's addresses.
+fn addresses(config: &Nats) -> Vec<String> {
+    config.url.split(',').map(|url| url.trim().to_owned()).collect()
+}
+
+/// Addresses without what stands between `://` and `@`.
+pub fn without_password(urls: &str) -> String {
+    let strip = |url: &str| match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => url.to_owned(),
+    };
+    urls.split(',').map(strip).collect::<Vec<_>>().join(",")
+}
+
 async fn connect_patiently(
     config: &Nats,
     options: impl Fn() -> Result<async_nats::ConnectOptions, Error>,
 ) -> Result<async_nats::Client, Error> {
-    let addresses: Vec<String> = config.url.split(',').map(|url| url.trim().to_owned()).collect();
+    let (addresses, shown) = (addresses(config), without_password(&config.url));
     let until = tokio::time::Instant::now() + CONNECT_PATIENCE;
     loop {
         match options()?.connect(addresses.clone()).await {
             Ok(client) => return Ok(client),
             Err(error) if tokio::time::Instant::now() >= until => {
-                return Err(Error::Unreachable {
-                    url: config.url.clone(),
-                    reason: error.to_string(),
-                });
+                return Err(Error::Unreachable { url: shown, reason: error.to_string() });
             }
-            Err(error) => tracing::warn!(url = %config.url, %error, "nats is not reachable yet"),
+            Err(error) => tracing::warn!(url = shown, %error, "nats is not reachable yet"),
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
@@ -397,6 +415,12 @@ mod tests {
         }
         let text = check_version("nats://x", "2.9.10").unwrap_err().to_string();
         assert!(text.contains("2.9.10") && text.contains("2.12") && text.contains("install"), "{text}");
+    }
+
+    #[test]
+    fn a_password_never_reaches_an_error_text() {
+        assert_eq!(without_password("nats://u:secret@a:1,nats://b:2"), "nats://a:1,nats://b:2");
+        assert_eq!(without_password("redis://host:6379"), "redis://host:6379");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use toolfleet_proto::effect::Effect;
 use toolfleet_proto::end;
 use toolfleet_proto::output::{self, Produced, Rendered};
 use toolfleet_proto::wire::{AttemptRecord, CallResult, MAY_HAVE_STARTED, NEVER_STARTED};
-use tracing::Span;
+use tracing::{Instrument as _, Span};
 
 /// How long the result of a tool that ended by itself is offered after its call's deadline.
 const OFFER_MS: i64 = 3_600_000;
@@ -75,7 +75,10 @@ impl Delivery {
             trace.traceparent = telemetry::current_trace_context(span).0;
         }
         result.attempt = Some(attempt);
-        let settle = self.store(&result, claim, is_verdict).await;
+        let subject = self.edge.broker.prefix().result(&self.name);
+        let kept_bytes = usize::try_from(result.kept_bytes).unwrap_or(usize::MAX);
+        let committing = span.in_scope(|| spans::commit(&subject, kept_bytes));
+        let settle = self.store(&result, claim, is_verdict).instrument(committing).await;
         if settle == Settle::Acknowledge {
             self.count(&result, Some(ended.duration));
         }

@@ -13,6 +13,10 @@ pub const SPAN_CLAIM: &str = "claim";
 pub const SPAN_PROCESS: &str = "process";
 /// Name of the coordinator's span for an attempt whose lease ran out.
 pub const SPAN_ATTEMPT_LOST: &str = "attempt lost";
+/// A worker stores a result.
+pub const SPAN_COMMIT: &str = "commit";
+/// A coordinator cancels a call.
+pub const SPAN_CANCEL: &str = "cancel";
 
 /// What is done: see [`OPERATION_EXECUTE_TOOL`].
 pub const OPERATION: &str = "gen_ai.operation.name";

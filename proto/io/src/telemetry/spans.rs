@@ -139,6 +139,40 @@ pub fn process(attempt: Attempt<'_>, consumer: &str) -> Span {
     )
 }
 
+/// The worker's span around the storing of a result, until the stream has judged. A child of the
+/// attempt's.
+pub fn commit(subject: &str, body_bytes: usize) -> Span {
+    info_span!(
+        names::SPAN_COMMIT,
+        otel.kind = "producer",
+        { names::MESSAGING_SYSTEM } = names::MESSAGING_SYSTEM_NATS,
+        { names::MESSAGING_OPERATION_TYPE } = "send",
+        { names::MESSAGING_OPERATION_NAME } = "commit",
+        { names::MESSAGING_DESTINATION } = subject,
+        { names::MESSAGING_BODY_SIZE } = signed(body_bytes as u64),
+    )
+}
+
+/// The coordinator's span of a cancel, from its mark to its answer. Its parent is the call's
+/// publication, so that it stands in the call's trace.
+pub fn cancel(call: Call<'_>) -> Span {
+    info_span!(
+        names::SPAN_CANCEL,
+        otel.kind = "internal",
+        { names::TOOL } = call.tool,
+        { names::TOOL_CALL_ID } = call.call,
+        { names::EXECUTION } = call.execution,
+        { names::TURN } = call.turn,
+        { names::POOL } = call.pool,
+        { names::OUTCOME } = tracing::field::Empty,
+    )
+}
+
+/// How a cancel was answered, a word of a closed set.
+pub fn answered(cancel: &Span, answer: &'static str) {
+    cancel.record(names::OUTCOME, answer);
+}
+
 /// The coordinator's note that an attempt's lease ran out: its own span was lost with the worker.
 pub fn attempt_lost(attempt: Attempt<'_>) -> Span {
     let span = info_span!(
