@@ -4,6 +4,7 @@
 
 use crate::core::audit::{self, Floor, Suspects};
 use crate::core::wait::{self, Overdue};
+use crate::measure::Depth;
 use crate::service::Coordinator;
 use crate::submit::Queued;
 use async_nats::jetstream::consumer::{Info, pull};
@@ -54,12 +55,37 @@ impl Coordinator {
         let stream = self.broker.jetstream().get_stream(&name).await.map_err(|error| silent(&error))?;
         let consumers: Vec<Info> =
             stream.consumers().try_collect().await.map_err(|error| silent(&error))?;
-        for consumer in consumers {
+        for consumer in &consumers {
+            if let Some(pool) = consumer.name.strip_prefix("pool-") {
+                self.measures.queue(pool, self.depth(&stream, consumer, pool).await?);
+            }
+        }
+        for consumer in &consumers {
             let Some(pool) = consumer.name.strip_prefix("pool-") else { continue };
             self.free_stranded(&stream, pool).await?;
             self.end_overdue(&stream, pool).await?;
         }
         Ok(())
+    }
+
+    /// The queue of a pool. Jobs that a worker was handed are not the oldest: a call may run for hours.
+    async fn depth(&self, stream: &Stream, consumer: &Info, pool: &str) -> Result<Depth, Error> {
+        let filter = self.broker.prefix().jobs_of_pool(pool);
+        let from = consumer.delivered.stream_sequence + 1;
+        let first = stream.raw_message_builder().sequence(from).next_by_subject(filter).send().await;
+        let oldest_ms = match first {
+            Ok(job) => {
+                let stored_at_ms = job.time.unix_timestamp_nanos() / 1_000_000;
+                u64::try_from(i128::from(self.clock.now_ms()) - stored_at_ms).unwrap_or(0)
+            }
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => 0,
+            Err(error) => return Err(silent(&error)),
+        };
+        Ok(Depth {
+            pending: consumer.num_pending,
+            ack_pending: consumer.num_ack_pending as u64,
+            oldest: Duration::from_millis(oldest_ms),
+        })
     }
 
     async fn floor(&self, stream: &Stream, pool: &str) -> Result<Floor, Error> {

@@ -6,7 +6,7 @@ use crate::service::Coordinator;
 use crate::turn::{ACTOR, TENANT};
 use futures::StreamExt as _;
 use prost::Message as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toolfleet_io::broker::Error;
 use toolfleet_io::ending;
 use toolfleet_io::lease_store::StopKind;
@@ -77,6 +77,13 @@ impl Coordinator {
     /// # Errors
     /// Where the broker is silent: then nothing is known, and it can be asked again.
     pub async fn cancel_call(&self, name: &CallName, reason: &str) -> Result<Answer, Error> {
+        let since = Instant::now();
+        let answer = self.find_and_cancel(name, reason).await?;
+        self.measures.cancelled(answer.as_str(), since.elapsed());
+        Ok(answer)
+    }
+
+    async fn find_and_cancel(&self, name: &CallName, reason: &str) -> Result<Answer, Error> {
         // A call that was cancelled before has ended: the second cancel finds it finished.
         if ending::read_result(&self.broker, name).await?.is_some() {
             return Ok(Answer::AlreadyFinished);
@@ -135,6 +142,10 @@ impl Coordinator {
         let now_ms = self.clock.now_ms();
         let ended =
             ending::end(&self.broker, job, &wish, now_ms, self.limits.unnamed_retention_ms).await?;
+        if ended.is_ours {
+            let outcome = Code::parse(&ended.result.code).map_or("ok", Code::as_str);
+            self.measures.finished(&job.pool, outcome);
+        }
         let jobs = self.broker.prefix().jobs_stream();
         if let Err(error) = self.broker.purge(&jobs, &self.broker.prefix().job_anywhere(name)).await {
             tracing::debug!(call = %name, %error, "the job of a cancelled call is still queued");

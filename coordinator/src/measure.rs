@@ -1,19 +1,39 @@
-//! The coordinator's metrics. Labels come from closed sets: pool, outcome, reason.
+//! The coordinator's metrics. Labels come from closed sets: pool, outcome, reason, kind. No tool is
+//! among them: a coordinator also ends calls of tools that only a model has named.
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Histogram};
+use opentelemetry::metrics::{Counter, Gauge, Histogram};
 use std::time::Duration;
 use toolfleet_io::metrics::{meter, seconds_histogram};
+
+/// What the auditor mends.
+const REPAIRS: [&str; 3] = ["stranded", "floor_ahead", "overdue"];
 
 /// Instruments of a coordinator.
 pub struct Measures {
     submitted: Counter<u64>,
     attached: Counter<u64>,
     rejected: Counter<u64>,
+    finished: Counter<u64>,
     read: Counter<u64>,
     repaired: Counter<u64>,
-    ended: Counter<u64>,
+    expired: Counter<u64>,
     end_to_end: Histogram<f64>,
+    cancel: Histogram<f64>,
+    queue_pending: Gauge<u64>,
+    queue_ack_pending: Gauge<u64>,
+    queue_oldest: Gauge<f64>,
+}
+
+/// The queue of one pool, as its consumer tells it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Depth {
+    /// Jobs that no worker was handed yet.
+    pub pending: u64,
+    /// Jobs that a worker was handed and that are not acknowledged.
+    pub ack_pending: u64,
+    /// Age of the first job that no worker was handed yet; zero where there is none.
+    pub oldest: Duration,
 }
 
 impl Measures {
@@ -23,25 +43,57 @@ impl Measures {
         let counter = |name: &'static str, what: &'static str| {
             meter.u64_counter(name).with_description(what).build()
         };
-        Measures {
+        let gauge = |name: &'static str, what: &'static str| {
+            meter.u64_gauge(name).with_description(what).build()
+        };
+        let seconds =
+            |name: &'static str, what: &'static str| seconds_histogram(&meter, name, what);
+        let measures = Measures {
             submitted: counter("toolfleet_jobs_submitted", "jobs made durable"),
-            attached: counter("toolfleet_jobs_attached", "submissions of a call that was there already"),
-            rejected: counter("toolfleet_jobs_rejected", "calls refused before anything was queued"),
-            read: counter("toolfleet_results_read", "results read because their announcement did not come"),
-            repaired: counter("toolfleet_jobs_repaired", "jobs that the auditor freed or ended; any is an alarm"),
-            ended: counter("toolfleet_jobs_expired", "calls ended because their time was over"),
-            end_to_end: seconds_histogram(&meter, "toolfleet_job_e2e", "from submission to the result's arrival"),
+            attached: counter(
+                "toolfleet_jobs_attached",
+                "submissions of a call that was there already",
+            ),
+            rejected: counter(
+                "toolfleet_jobs_rejected",
+                "calls refused before anything was queued",
+            ),
+            finished: counter("toolfleet_jobs_finished", "results stored, by outcome"),
+            read: counter(
+                "toolfleet_results_read",
+                "results read because their announcement did not come",
+            ),
+            repaired: counter(
+                "toolfleet_jobs_repaired",
+                "jobs that the auditor freed or ended; any is an alarm",
+            ),
+            expired: counter("toolfleet_jobs_expired", "calls ended because their time was over"),
+            end_to_end: seconds("toolfleet_job_e2e", "from submission to the result's arrival"),
+            cancel: seconds("toolfleet_cancel", "from the request to cancel a call to its answer"),
+            queue_pending: gauge("toolfleet_queue_pending", "jobs that wait for a worker"),
+            queue_ack_pending: gauge("toolfleet_queue_ack_pending", "jobs in the hands of workers"),
+            queue_oldest: meter
+                .f64_gauge("toolfleet_queue_oldest")
+                .with_unit("s")
+                .with_description("age of the first job that waits for a worker")
+                .build(),
+        };
+        // There from zero on: a series that begins with its first event shows no rise.
+        measures.read.add(0, &[]);
+        for kind in REPAIRS {
+            measures.repaired.add(0, &[KeyValue::new("kind", kind)]);
         }
+        measures
     }
 
     /// A job was made durable.
     pub fn submitted(&self, pool: &str) {
-        self.submitted.add(1, &[KeyValue::new("pool", pool.to_owned())]);
+        self.submitted.add(1, &of_pool(pool));
     }
 
     /// A submission met a call that was there already.
     pub fn attached(&self, pool: &str) {
-        self.attached.add(1, &[KeyValue::new("pool", pool.to_owned())]);
+        self.attached.add(1, &of_pool(pool));
     }
 
     /// A call was refused before anything was queued. `reason` is a code.
@@ -49,29 +101,99 @@ impl Measures {
         self.rejected.add(1, &[KeyValue::new("reason", reason)]);
     }
 
+    /// A result of ours is stored, without a run. `outcome` is a code.
+    pub fn finished(&self, pool: &str, outcome: &'static str) {
+        let [pool] = of_pool(pool);
+        self.finished.add(1, &[pool, KeyValue::new("outcome", outcome)]);
+    }
+
     /// A result was read because its announcement did not come.
     pub fn result_read(&self) {
         self.read.add(1, &[]);
     }
 
-    /// The auditor mended something. `kind` is of a closed set.
+    /// The auditor mended something: `stranded`, `floor_ahead` or `overdue`.
     pub fn repaired_job(&self, kind: &'static str) {
         self.repaired.add(1, &[KeyValue::new("kind", kind)]);
     }
 
     /// A call was ended because its time was over. `outcome` is a code.
     pub fn expired(&self, outcome: &'static str) {
-        self.ended.add(1, &[KeyValue::new("outcome", outcome)]);
+        self.expired.add(1, &[KeyValue::new("outcome", outcome)]);
     }
 
-    /// A result came.
-    pub fn finished(&self, pool: &str, took: Duration) {
-        self.end_to_end.record(took.as_secs_f64(), &[KeyValue::new("pool", pool.to_owned())]);
+    /// A result came, so long after it was asked for.
+    pub fn arrived(&self, pool: &str, took: Duration) {
+        self.end_to_end.record(took.as_secs_f64(), &of_pool(pool));
     }
+
+    /// A cancel of one call was answered. `kind` is the answer, of a closed set.
+    pub fn cancelled(&self, kind: &'static str, took: Duration) {
+        self.cancel.record(took.as_secs_f64(), &[KeyValue::new("kind", kind)]);
+    }
+
+    /// What a pool's queue looks like now.
+    pub fn queue(&self, pool: &str, depth: Depth) {
+        let pool = of_pool(pool);
+        self.queue_pending.record(depth.pending, &pool);
+        self.queue_ack_pending.record(depth.ack_pending, &pool);
+        self.queue_oldest.record(depth.oldest.as_secs_f64(), &pool);
+    }
+}
+
+fn of_pool(pool: &str) -> [KeyValue; 1] {
+    [KeyValue::new("pool", pool.to_owned())]
 }
 
 impl Default for Measures {
     fn default() -> Self {
         Measures::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolfleet_io::config::Telemetry;
+    use toolfleet_io::{metrics, telemetry};
+
+    fn touch(measures: &Measures) {
+        measures.submitted("gpu");
+        measures.attached("gpu");
+        measures.rejected("invalid_input");
+        measures.finished("gpu", "no_worker");
+        measures.repaired_job("stranded");
+        measures.expired("no_worker");
+        measures.arrived("gpu", Duration::from_secs(1));
+        measures.cancelled("never_started", Duration::from_millis(15));
+        let oldest = Duration::from_millis(1_500);
+        measures.queue("gpu", Depth { pending: 4, ack_pending: 2, oldest });
+    }
+
+    /// The only test of this crate that starts telemetry: it is the process'.
+    #[test]
+    fn every_instrument_is_on_the_page() {
+        let config = Telemetry { log: "off".into(), ..Telemetry::default() };
+        let _handle = telemetry::start("toolfleet-coordinator", "instance-1", &config).unwrap();
+        touch(&Measures::new());
+        let page = metrics::render();
+        for line in [
+            "toolfleet_jobs_submitted_total{pool=\"gpu\"} 1",
+            "toolfleet_jobs_attached_total{pool=\"gpu\"} 1",
+            "toolfleet_jobs_rejected_total{reason=\"invalid_input\"} 1",
+            "toolfleet_jobs_finished_total{outcome=\"no_worker\",pool=\"gpu\"} 1",
+            "toolfleet_results_read_total 0",
+            "toolfleet_jobs_repaired_total{kind=\"stranded\"} 1",
+            "toolfleet_jobs_repaired_total{kind=\"overdue\"} 0",
+            "toolfleet_jobs_expired_total{outcome=\"no_worker\"} 1",
+            "toolfleet_job_e2e_seconds_sum{pool=\"gpu\"} 1",
+            "toolfleet_cancel_seconds_bucket{kind=\"never_started\",le=\"0.02\"} 1",
+            "toolfleet_queue_pending{pool=\"gpu\"} 4",
+            "toolfleet_queue_ack_pending{pool=\"gpu\"} 2",
+            "toolfleet_queue_oldest_seconds{pool=\"gpu\"} 1.5",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
+        }
+        assert!(page.contains("toolfleet_build_info{component=\"toolfleet-coord"), "{page}");
     }
 }

@@ -63,6 +63,16 @@ impl Coordinator {
     /// Makes the job durable, or attaches to the call that is there already. When this returns `Ok`,
     /// the caller may be told "accepted" (G1).
     pub(crate) async fn submit(&self, job: Job) -> Result<Accepted, NotAccepted> {
+        let accepted = self.publish_or_attach(job).await;
+        match &accepted {
+            Err(NotAccepted::QueueFull) => self.measures.rejected("queue_full"),
+            Err(NotAccepted::Unavailable(_)) => self.measures.rejected("unavailable"),
+            Ok(_) | Err(NotAccepted::Conflict) => {}
+        }
+        accepted
+    }
+
+    async fn publish_or_attach(&self, job: Job) -> Result<Accepted, NotAccepted> {
         let name = name_of(&job);
         let since = Instant::now();
         let waiter = self.deliver.wait(&name).await.map_err(|error| unavailable(&error))?;
@@ -176,7 +186,7 @@ impl Coordinator {
             None => self.wait(&mut accepted).await,
         };
         if !accepted.job.pool.is_empty() {
-            self.measures.finished(&accepted.job.pool, accepted.since.elapsed());
+            self.measures.arrived(&accepted.job.pool, accepted.since.elapsed());
         }
         note_lost_attempts(&accepted.job, &result);
         Ended::of_result(&result, accepted.is_attached)
@@ -287,7 +297,10 @@ impl Coordinator {
                 let retention_ms = self.limits.unnamed_retention_ms;
                 let ended = ending::end(&self.broker, job, &wish, now_ms, retention_ms).await?;
                 let outcome = Code::parse(&ended.result.code).map_or("ok", Code::as_str);
-                self.measures.expired(outcome);
+                if ended.is_ours {
+                    self.measures.expired(outcome);
+                    self.measures.finished(&job.pool, outcome);
+                }
                 tracing::info!(call = %name, outcome, "ended an overdue call");
                 let jobs = self.broker.prefix().jobs_stream();
                 if let Err(error) = self.broker.purge(&jobs, &self.broker.prefix().job_anywhere(name)).await {

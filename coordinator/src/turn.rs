@@ -370,10 +370,7 @@ impl Shared {
             (_, Err(refusal)) => refusal.clone(),
             (taken, Ok((offer, arguments))) => {
                 let is_new = *taken == Taken::New;
-                match self.held_back(call, offer, is_new).await? {
-                    Some(refusal) => refusal,
-                    None => return self.run(call, offer, arguments, is_new, pending).await,
-                }
+                return self.run(call, offer, arguments, is_new, pending).await;
             }
         };
         self.coordinator.refuse(&call.names, &call.record(), &refusal).await
@@ -397,10 +394,8 @@ impl Shared {
                 self.parallel.acquire().await.ok()
             }
         };
-        if has_waited {
-            if let Some(ended) = self.ended_in_wait(call, offer, is_new).await? {
-                return Ok(ended);
-            }
+        if let Some(ended) = self.ended_already(call, offer, is_new, has_waited).await? {
+            return Ok(ended);
         }
         let trace = TraceContext { baggage: self.baggage.clone(), ..TraceContext::default() };
         let execution = Some(self.record.id.as_str());
@@ -412,19 +407,22 @@ impl Shared {
         ended
     }
 
-    /// How a call ended that waited for a slot of its turn: its execution was closed meanwhile, or an
-    /// equal write's outcome is unknown by now. Then nothing is published.
-    async fn ended_in_wait(
+    /// How a call ended before it was published: an equal write's outcome is unknown, or its execution
+    /// was closed while it waited for a slot of its turn.
+    async fn ended_already(
         &self,
         call: &OneCall,
         offer: &Offer,
         is_new: bool,
+        has_waited: bool,
     ) -> Result<Option<Ended>, NotAccepted> {
         let unavailable = |error: toolfleet_io::broker::Error| NotAccepted::Unavailable(error.to_string());
         let coordinator = &self.coordinator;
-        let refusal = match coordinator.closed(&self.record.id).await? {
+        let closed = if has_waited { coordinator.closed(&self.record.id).await? } else { None };
+        let refusal = match closed {
             Some(closed) => Some(Refusal { code: closed.code, text: closed.text }),
-            None => self.held_back(call, offer, is_new).await?,
+            None if is_new => self.held_back(call, offer, has_waited).await?,
+            None => None,
         };
         let Some(refusal) = refusal else { return Ok(None) };
         // Another coordinator that was handed the same turn has queued it: submitting attaches to it.
@@ -441,14 +439,23 @@ impl Shared {
 
     /// A write whose equal ended with an unknown outcome is not run until that is settled
     /// (CONTRACT 5.6).
-    async fn held_back(&self, call: &OneCall, offer: &Offer, is_new: bool) -> Result<Option<Refusal>, NotAccepted> {
-        if !is_new || offer.descriptor.effect != Effect::Write {
+    async fn held_back(
+        &self,
+        call: &OneCall,
+        offer: &Offer,
+        has_waited: bool,
+    ) -> Result<Option<Refusal>, NotAccepted> {
+        if offer.descriptor.effect != Effect::Write {
             return Ok(None);
         }
-        // Settled meanwhile or not: that is read anew.
-        let record = self.coordinator.executions.get(TENANT, &self.record.id).await;
-        let record = record.map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
-        self.coordinator.held_back(record.as_ref().unwrap_or(&self.record), &call.record()).await
+        // While it waited, an equal may have ended or been settled.
+        let anew = if has_waited {
+            let record = self.coordinator.executions.get(TENANT, &self.record.id).await;
+            record.map_err(|error| NotAccepted::Unavailable(error.to_string()))?
+        } else {
+            None
+        };
+        self.coordinator.held_back(anew.as_ref().unwrap_or(&self.record), &call.record()).await
     }
 }
 

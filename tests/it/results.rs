@@ -91,11 +91,6 @@ async fn every_outcome_is_within_the_bound() {
         output,
         r#"printf '{"a_rather_long_name_of_a_property_that_is_wrong_here": [1]}'"#,
     );
-    let builder = builder.exec_tool(
-        "sleeper",
-        "effect = \"write\"\nmax_result_size = \"16B\"",
-        &noting("sleeper", "sleep 20"),
-    );
     let fleet = builder.start().await.unwrap();
     let tools = ["json", "text", "stderr", "envelope", "mismatch"];
     let results = call_all(&fleet, &tools).await;
@@ -125,13 +120,14 @@ async fn every_outcome_is_within_the_bound() {
         "{}",
         results[2].0
     );
-    assert!(
-        results[4].0.starts_with("Tool error: invalid output:\n[result"),
-        "{}",
-        results[4].0
-    );
+    assert!(results[4].0.starts_with("Tool error: invalid output:\n[result"), "{}", results[4].0);
+}
 
-    // The reason of a cancel, and what warns of an effect, have the bound of the call too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reason_of_a_cancel_has_the_bound_of_the_call() {
+    let keys = "effect = \"write\"\nmax_result_size = \"16B\"";
+    let fleet = fleet().exec_tool("sleeper", keys, &noting("sleeper", "sleep 20")).start();
+    let fleet = fleet.await.unwrap();
     let http = fleet.http(0).unwrap();
     let posted = post_turn(&http, "cancel", "t", &message(&[("a", "sleeper", "")]));
     fleet.ledger("sleeper").started(1, SOON).await.unwrap();
@@ -171,89 +167,85 @@ async fn a_text_that_looks_like_ours_is_only_text() {
     assert_eq!(call_all(&fleet, &["under", "over"]).await, results);
 }
 
+/// Name, declared form, script, what the model reads or begins to read, code.
+const READINGS: [(&str, &str, &str, &str, &str); 12] = [
+    ("verbatim", "text", r#"printf ' {"a": 1}\n\n'"#, " {\"a\": 1}\n\n", ""),
+    (
+        "no-form",
+        "",
+        r#"printf '{"content":[{"type":"text","text":"x"}],"isError":true}'"#,
+        r#"{"content":[{"type":"text","text":"x"}],"isError":true}"#,
+        "",
+    ),
+    (
+        "around",
+        "json",
+        r#"printf '\357\273\277\r\n {"n": 1.50 ,"b": [ ]}\r\n'"#,
+        r#"{"n":1.50,"b":[]}"#,
+        "",
+    ),
+    (
+        "two-values",
+        "json",
+        "printf '{} {}'",
+        "Tool error: invalid output: not valid JSON: ",
+        "invalid_output",
+    ),
+    (
+        "progress-first",
+        "json",
+        r#"printf 'working\n{"a":1}'"#,
+        "Tool error: invalid output: not valid JSON: ",
+        "invalid_output",
+    ),
+    (
+        "nan",
+        "json",
+        r#"printf '{"x":NaN}'"#,
+        "Tool error: invalid output: not valid JSON: ",
+        "invalid_output",
+    ),
+    ("nan-text", "text", r#"printf '{"x":NaN}'"#, r#"{"x":NaN}"#, ""),
+    ("empty-json", "json", ":", "Tool error: invalid output: not valid JSON: ", "invalid_output"),
+    (
+        "parts",
+        "envelope",
+        r#"printf '{"content":[{"type":"text","text":"one"},{"type":"image","mimeType":"image/png","data":"AAAA"},{"type":"text","text":"two"}]}'"#,
+        "one\n[image image/png, 3 bytes]\ntwo",
+        "",
+    ),
+    (
+        "said-so",
+        "envelope",
+        r#"printf '{"content":[{"type":"text","text":"no seats"}],"isError":true}'"#,
+        "Tool error: no seats",
+        "tool_error",
+    ),
+    (
+        "no-envelope",
+        "envelope",
+        "printf '[1]'",
+        "Tool error: invalid output: expected an envelope",
+        "invalid_output",
+    ),
+    (
+        "latin",
+        "text",
+        r"printf 'caf\351'",
+        "Tool error: invalid output: not valid UTF-8 at byte 3",
+        "invalid_output",
+    ),
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn output_is_read_as_it_was_declared_and_never_guessed() {
-    let tools = [
-        ("verbatim", "text", r#"printf ' {"a": 1}\n\n'"#, " {\"a\": 1}\n\n", ""),
-        (
-            "no-form",
-            "",
-            r#"printf '{"content":[{"type":"text","text":"x"}],"isError":true}'"#,
-            r#"{"content":[{"type":"text","text":"x"}],"isError":true}"#,
-            "",
-        ),
-        (
-            "around",
-            "json",
-            r#"printf '\357\273\277\r\n {"n": 1.50 ,"b": [ ]}\r\n'"#,
-            r#"{"n":1.50,"b":[]}"#,
-            "",
-        ),
-        (
-            "two-values",
-            "json",
-            "printf '{} {}'",
-            "Tool error: invalid output: not valid JSON: ",
-            "invalid_output",
-        ),
-        (
-            "progress-first",
-            "json",
-            r#"printf 'working\n{"a":1}'"#,
-            "Tool error: invalid output: not valid JSON: ",
-            "invalid_output",
-        ),
-        (
-            "nan",
-            "json",
-            r#"printf '{"x":NaN}'"#,
-            "Tool error: invalid output: not valid JSON: ",
-            "invalid_output",
-        ),
-        ("nan-text", "text", r#"printf '{"x":NaN}'"#, r#"{"x":NaN}"#, ""),
-        (
-            "empty-json",
-            "json",
-            ":",
-            "Tool error: invalid output: not valid JSON: ",
-            "invalid_output",
-        ),
-        (
-            "parts",
-            "envelope",
-            r#"printf '{"content":[{"type":"text","text":"one"},{"type":"image","mimeType":"image/png","data":"AAAA"},{"type":"text","text":"two"}]}'"#,
-            "one\n[image image/png, 3 bytes]\ntwo",
-            "",
-        ),
-        (
-            "said-so",
-            "envelope",
-            r#"printf '{"content":[{"type":"text","text":"no seats"}],"isError":true}'"#,
-            "Tool error: no seats",
-            "tool_error",
-        ),
-        (
-            "no-envelope",
-            "envelope",
-            "printf '[1]'",
-            "Tool error: invalid output: expected an envelope",
-            "invalid_output",
-        ),
-        (
-            "latin",
-            "text",
-            r"printf 'caf\351'",
-            "Tool error: invalid output: not valid UTF-8 at byte 3",
-            "invalid_output",
-        ),
-    ];
     let mut builder = fleet();
-    for (name, form, script, ..) in tools {
+    for (name, form, script, ..) in READINGS {
         builder = with(builder, name, "", form, script);
     }
     let fleet = builder.start().await.unwrap();
-    let names = tools.map(|(name, ..)| name);
-    for ((name, _, _, text, code), result) in tools.iter().zip(call_all(&fleet, &names).await) {
+    let names = READINGS.map(|(name, ..)| name);
+    for ((name, _, _, text, code), result) in READINGS.iter().zip(call_all(&fleet, &names).await) {
         if text.ends_with(": ") || text.ends_with("envelope") {
             assert!(result.0.starts_with(text), "{name}: {}", result.0);
         } else {
@@ -280,14 +272,6 @@ async fn empty_results_are_results_and_stay_apart() {
         }
     }
     let builder = with(builder, "silent-failure", "", "", "exit 1");
-    // A character that comes in two halves, some time apart.
-    let builder = with(
-        builder,
-        "halves",
-        "",
-        "",
-        r"printf '\342'; sleep 0.3; printf '\202\254'; sleep 0.2; printf '\360\235'; sleep 0.2; printf '\204\236'",
-    );
     let fleet = builder.start().await.unwrap();
     let tools = [
         "nothing-as-text",
@@ -300,7 +284,6 @@ async fn empty_results_are_results_and_stay_apart() {
         "list-as-json",
         "object-as-json",
         "silent-failure",
-        "halves",
     ];
     let results = call_all(&fleet, &tools).await;
     let texts: Vec<&str> = results.iter().map(|(text, ..)| text.as_str()).collect();
@@ -315,7 +298,6 @@ async fn empty_results_are_results_and_stay_apart() {
         "[]",
         "{}",
         "Tool error: exited with code 1",
-        "€𝄞",
     ];
     assert_eq!(texts, wanted);
     assert_eq!(results[9].1, "tool_error");
@@ -336,6 +318,14 @@ async fn empty_results_are_results_and_stay_apart() {
     let blocks = turn.body["messages"][0]["content"].as_array().unwrap();
     assert_eq!(
         (blocks.len(), blocks[0].get("content"), &blocks[0]["type"]),
-        (11, None, &json!("tool_result"))
+        (10, None, &json!("tool_result"))
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_character_that_comes_in_two_halves_is_one() {
+    let script = r"printf 'a\342'; sleep 0.3; printf '\202\254'; sleep 0.2; printf '\360\235'; sleep 0.2
+printf '\204\236'";
+    let fleet = with(fleet(), "halves", "", "", script).start().await.unwrap();
+    assert_eq!(call_all(&fleet, &["halves"]).await, [("a€𝄞".to_owned(), String::new(), false)]);
 }

@@ -2,9 +2,7 @@
 
 use crate::asked::{SOON, fleet, message, problem};
 use crate::cli::{check, toolfleet};
-use crate::conversation::{
-    answered, call_path, codes, contents, create, noting, path, post_turn,
-};
+use crate::conversation::{answered, call_path, codes, contents, create, noting, path, post_turn};
 use serde_json::{Value, json};
 use toolfleet_tests::{Fleet, messages, until};
 
@@ -149,7 +147,8 @@ async fn an_equal_that_waits_for_a_slot_is_held_back_too() {
     let http = fleet.http(0).unwrap();
     create(&http, json!({"id": "e", "maxParallelCalls": 1})).await;
     let cents = "{\"cents\":500}";
-    let asked = message(&[("a", "pay", cents), ("b", "pay", cents), ("c", "pay", "{\"cents\":501}")]);
+    let asked =
+        message(&[("a", "pay", cents), ("b", "pay", cents), ("c", "pay", "{\"cents\":501}")]);
     let posted = post_turn(&http, "e", "t", &asked);
     let ledger = fleet.ledger("pay");
     ledger.started(1, SOON).await.unwrap();

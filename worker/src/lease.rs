@@ -2,10 +2,11 @@
 //! busy tool cannot starve them, and stops what can no longer be proved (G6, CONTRACT 5.5, 5.12).
 
 use crate::core::heartbeat::{Change, Heartbeat};
+use crate::measure::Measures;
 use crate::stop::{Stop, StopReason};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use toolfleet_io::clock::boot_ms;
 use toolfleet_io::lease_store::LeaseStore;
@@ -85,21 +86,32 @@ impl Keeper {
     }
 
     /// Renews for ever. Never returns; drop it to stop.
-    pub async fn keep(self, store: LeaseStore, limits: Limits, notes: mpsc::Sender<Note>) {
+    pub async fn keep(
+        self,
+        store: LeaseStore,
+        limits: Limits,
+        notes: mpsc::Sender<Note>,
+        measures: Measures,
+    ) {
         let mut next_ms = boot_ms() + limits.lease_renew_ms;
         loop {
             tokio::time::sleep(TICK).await;
             let changes = self.state().heartbeat.overdue(boot_ms());
             self.take_in(changes, &notes);
             if boot_ms() >= next_ms {
-                let is_answered = self.renew_all(&store, &notes).await;
+                let is_answered = self.renew_all(&store, &notes, &measures).await;
                 next_ms = boot_ms() + if is_answered { limits.lease_renew_ms } else { AGAIN_MS };
             }
         }
     }
 
     /// One round of renewals. `false`: some were not answered.
-    async fn renew_all(&self, store: &LeaseStore, notes: &mpsc::Sender<Note>) -> bool {
+    async fn renew_all(
+        &self,
+        store: &LeaseStore,
+        notes: &mpsc::Sender<Note>,
+        measures: &Measures,
+    ) -> bool {
         let mut is_answered = true;
         let leases: Vec<(CallName, Holder)> = {
             let state = self.state();
@@ -108,8 +120,10 @@ impl Keeper {
             renewable.iter().filter_map(lease).collect()
         };
         for chunk in leases.chunks(LEASES_PER_SCRIPT_MAX) {
-            let asked_at_ms = boot_ms();
-            match store.renew(chunk).await {
+            let (asked_at_ms, since) = (boot_ms(), Instant::now());
+            let renewed = store.renew(chunk).await;
+            measures.renewed(since.elapsed());
+            match renewed {
                 Ok(answers) => {
                     let answers: Vec<(String, Renewed)> =
                         chunk.iter().map(|(_, holder)| holder.claim.clone()).zip(answers).collect();

@@ -14,7 +14,7 @@ use crate::slot::{Puller, Slots};
 use crate::stop::StopReason;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -96,7 +96,8 @@ impl Service {
         });
         let keeper = Keeper::new(&limits);
         let (note_sender, note_queue) = notes();
-        start_lease_thread(keeper.clone(), &self.checked, note_sender)?;
+        let measures = Measures::new(&pool);
+        start_lease_thread(keeper.clone(), &self.checked, note_sender, measures.clone())?;
         let running = Running::default();
         let registry = Shared::new(Arc::clone(&self.registry));
         cancel::listen(&broker, &worker, running.clone()).await?;
@@ -116,10 +117,11 @@ impl Service {
             draining: CancellationToken::new(),
             is_store_silent,
             secrets_dir: config.worker.secrets_dir.clone(),
-            measures: Measures::new(&pool),
+            measures: measures.clone(),
         });
+        measures.observe(slots.clone(), self.health.clone(), edge.draining.clone());
         tokio::spawn(take_notes(Arc::clone(&edge), note_queue));
-        tokio::spawn(look_after(Arc::clone(&edge), self.health.clone(), slots.clone()));
+        tokio::spawn(look_after(Arc::clone(&edge), self.health.clone()));
         let announcer =
             Announcer::open(&broker, &pool, &worker, registry.clone(), slots.clone(), clock).await?;
         let puller = Puller::new(broker, &pool, slots.clone(), store_watch);
@@ -128,7 +130,7 @@ impl Service {
         announcer.announce().await?;
         let speaking = tokio::spawn(announcer.clone().keep());
         if let Some(watched) = &self.watched {
-            tokio::spawn(watched.clone().follow(registry, announcer.clone()));
+            tokio::spawn(watched.clone().follow(registry, announcer.clone(), measures));
         }
         self.is_ready(&worker);
         stop.cancelled().await;
@@ -182,7 +184,12 @@ async fn ensure_topology(broker: &Broker, checked: &Checked, pool: &str) -> Resu
 }
 
 /// Renewals run on a thread, a runtime and a connection of their own.
-fn start_lease_thread(keeper: Keeper, checked: &Checked, notes: mpsc::Sender<Note>) -> Result<(), Error> {
+fn start_lease_thread(
+    keeper: Keeper,
+    checked: &Checked,
+    notes: mpsc::Sender<Note>,
+    measures: Measures,
+) -> Result<(), Error> {
     let (config, limits) = (checked.config.clone(), checked.limits);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("leases".into()).spawn(move || {
@@ -191,7 +198,7 @@ fn start_lease_thread(keeper: Keeper, checked: &Checked, notes: mpsc::Sender<Not
             // The edge's connection was checked a moment ago; this one is for the same server.
             loop {
                 match LeaseStore::connect(&config.redis, prefix.clone(), &limits, FleetClock::new()).await {
-                    Ok(store) => return keeper.keep(store, limits, notes).await,
+                    Ok(store) => return keeper.keep(store, limits, notes, measures).await,
                     Err(error) => tracing::error!(%error, "leases cannot be renewed"),
                 }
             }
@@ -216,11 +223,10 @@ async fn take_notes(edge: Arc<Edge>, mut notes: mpsc::Receiver<Note>) {
     }
 }
 
-/// The store's clock and health, slots, the heartbeat of this runtime.
-async fn look_after(edge: Arc<Edge>, health: Health, slots: Slots) {
+/// The store's clock and health, the heartbeat of this runtime.
+async fn look_after(edge: Arc<Edge>, health: Health) {
     loop {
         health.beat(health::now_ms());
-        edge.measures.slots(slots.total(), slots.used());
         let probe = match edge.store.measure_clock().await {
             Ok(()) => edge.store.probe(&edge.worker).await,
             Err(error) => Err(error),
@@ -269,6 +275,7 @@ async fn drain(
     deliveries: &TaskTracker,
     pulling: tokio::task::JoinHandle<()>,
 ) {
+    let since = Instant::now();
     tracing::info!(calls = edge.running.count(), "draining");
     edge.draining.cancel();
     announcer.leave().await;
@@ -283,5 +290,6 @@ async fn drain(
         let _ = tokio::time::timeout(grace, deliveries.wait()).await;
     }
     let _ = tokio::time::timeout(Duration::from_secs(1), edge.broker.client().flush()).await;
+    edge.measures.drained(since.elapsed());
     tracing::info!("drained");
 }

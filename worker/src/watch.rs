@@ -2,6 +2,7 @@
 //! manifest is faulty, the faults are told and the last good set goes on serving.
 
 use crate::announce::Announcer;
+use crate::measure::Measures;
 use crate::process::lines;
 use crate::registry::{Registry, Shared};
 use std::collections::BTreeMap;
@@ -54,20 +55,24 @@ impl Watched {
     }
 
     /// Follows the folder for ever.
-    pub async fn follow(self, shared: Shared, announcer: Announcer) {
+    pub async fn follow(self, shared: Shared, announcer: Announcer, measures: Measures) {
+        // The worker has started with them.
+        measures.reloaded(true);
         let mut seen = fingerprint(&self.dir);
         loop {
             tokio::time::sleep(EVERY).await;
             let now = fingerprint(&self.dir);
             if now != seen {
                 seen = now;
-                self.take_in(&shared, &announcer).await;
+                self.take_in(&shared, &announcer, &measures).await;
             }
         }
     }
 
-    async fn take_in(&self, shared: &Shared, announcer: &Announcer) {
-        let next = match (self.gather)() {
+    async fn take_in(&self, shared: &Shared, announcer: &Announcer, measures: &Measures) {
+        let gathered = (self.gather)();
+        measures.reloaded(gathered.is_ok());
+        let next = match gathered {
             Ok(next) => next,
             Err(faults) => {
                 tell(&format!("{}\nthe last good tools go on serving", lines(&faults)));

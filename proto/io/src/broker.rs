@@ -2,11 +2,13 @@
 //! by subject, purge a subject (DESIGN 4).
 
 use crate::config::Nats;
+use crate::metrics::meter;
 use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::{self, stream};
 use async_nats::{Event, HeaderMap, ServerAddr};
 use bytes::Bytes;
+use opentelemetry::metrics::Counter;
 use std::time::Duration;
 use tokio::sync::watch;
 use toolfleet_proto::topology::Prefix;
@@ -97,8 +99,14 @@ impl Broker {
     pub async fn connect(config: &Nats, prefix: Prefix, name: &str) -> Result<Broker, Error> {
         let (reconnected, reconnects) = watch::channel(0_u64);
         let (disturbed, disturbances) = watch::channel(0_u64);
+        let counted = meter("nats")
+            .u64_counter("toolfleet_nats_reconnects")
+            .with_description("connects after the first")
+            .build();
+        counted.add(0, &[]);
         let options = || -> Result<async_nats::ConnectOptions, Error> {
             let (reconnected, disturbed) = (reconnected.clone(), disturbed.clone());
+            let counted = counted.clone();
             Ok(authenticate(async_nats::ConnectOptions::new(), config)?
                 .name(name)
                 .subscription_capacity(65_536)
@@ -109,7 +117,8 @@ impl Broker {
                 .reconnect_delay_callback(reconnect_delay)
                 .event_callback(move |event| {
                     let (reconnected, disturbed) = (reconnected.clone(), disturbed.clone());
-                    async move { note(&event, &reconnected, &disturbed) }
+                    let counted = counted.clone();
+                    async move { note(&event, &reconnected, &disturbed, &counted) }
                 }))
         };
         let client = connect_patiently(config, options).await?;
@@ -353,10 +362,19 @@ fn reconnect_delay(attempts: usize) -> Duration {
     Duration::from_millis(u64::try_from(draw).unwrap_or(ceiling_ms))
 }
 
-fn note(event: &Event, reconnected: &watch::Sender<u64>, disturbed: &watch::Sender<u64>) {
+fn note(
+    event: &Event,
+    reconnected: &watch::Sender<u64>,
+    disturbed: &watch::Sender<u64>,
+    counted: &Counter<u64>,
+) {
     match event {
         Event::Connected => {
             tracing::info!("nats is connected");
+            // The first connect is an event too.
+            if *reconnected.borrow() > 0 {
+                counted.add(1, &[]);
+            }
             reconnected.send_modify(|count| *count += 1);
             disturbed.send_modify(|count| *count += 1);
         }

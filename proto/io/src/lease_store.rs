@@ -3,9 +3,12 @@
 use crate::broker::without_password;
 use crate::clock::{FleetClock, host_ms};
 use crate::config;
+use crate::metrics::meter;
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Counter;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::io::tcp::TcpSettings;
-use redis::{IntoConnectionInfo as _, Script, Value};
+use redis::{ErrorKind, IntoConnectionInfo as _, RedisError, Script, ServerErrorKind, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use toolfleet_proto::lease::{Acquired, Holder, Mark, Renewed, Stopped};
@@ -93,6 +96,7 @@ pub struct LeaseStore {
     lease_ttl_ms: u64,
     retention_ms: u64,
     clock: FleetClock,
+    errors: Counter<u64>,
 }
 
 struct Scripts {
@@ -142,6 +146,7 @@ impl LeaseStore {
             lease_ttl_ms: limits.lease_ttl_ms,
             retention_ms: limits.retention_ms,
             clock,
+            errors: error_counter(),
         };
         store.check_fitness(&config.url).await?;
         store.measure_clock().await?;
@@ -159,7 +164,7 @@ impl LeaseStore {
         let (seconds, micros): (i64, i64) = redis::cmd("TIME")
             .query_async(&mut self.connection.clone())
             .await
-            .map_err(|error| silent(&error))?;
+            .map_err(|error| self.silent(&error))?;
         self.clock.measured(seconds * 1_000 + micros / 1_000, asked, host_ms());
         Ok(())
     }
@@ -180,7 +185,7 @@ impl LeaseStore {
             .arg(&key)
             .query_async::<(String,)>(&mut connection)
             .await
-            .map_err(|error| silent(&error))?
+            .map_err(|error| self.silent(&error))?
             .0;
         if back == stamp { Ok(()) } else { Err(Error::Unreadable("read back another value".into())) }
     }
@@ -214,7 +219,7 @@ impl LeaseStore {
         let answers: Vec<Vec<Value>> = invocation
             .invoke_async(&mut self.connection.clone())
             .await
-            .map_err(|error| silent(&error))?;
+            .map_err(|error| self.silent(&error))?;
         answers.iter().map(|answer| read_claim(answer)).collect()
     }
 
@@ -229,7 +234,7 @@ impl LeaseStore {
         let answers: Vec<i64> = invocation
             .invoke_async(&mut self.connection.clone())
             .await
-            .map_err(|error| silent(&error))?;
+            .map_err(|error| self.silent(&error))?;
         Ok(answers
             .into_iter()
             .map(|answer| Renewed { is_ours: answer & 1 == 1, is_marked: answer & 2 == 2 })
@@ -242,7 +247,7 @@ impl LeaseStore {
             .arg(self.prefix.lease_key(name))
             .query_async(&mut self.connection.clone())
             .await
-            .map_err(|error| silent(&error))?;
+            .map_err(|error| self.silent(&error))?;
         Ok(text.as_deref().and_then(Holder::read))
     }
 
@@ -252,7 +257,7 @@ impl LeaseStore {
             .arg(self.prefix.mark_key(name))
             .query_async(&mut self.connection.clone())
             .await
-            .map_err(|error| silent(&error))?;
+            .map_err(|error| self.silent(&error))?;
         Ok(text.as_deref().map(Mark::read))
     }
 
@@ -274,13 +279,19 @@ impl LeaseStore {
             .arg(self.retention_ms)
             .invoke_async(&mut self.connection.clone())
             .await
-            .map_err(|error| silent(&error))?;
+            .map_err(|error| self.silent(&error))?;
         Ok(Stopped {
             holder: Holder::read(&held),
             is_done: held == "done",
             claims: u32::try_from(claims.max(0)).unwrap_or(u32::MAX),
             now_ms,
         })
+    }
+
+    /// Counts an error; whatever it says, the request may have taken effect.
+    fn silent(&self, error: &RedisError) -> Error {
+        self.errors.add(1, &[KeyValue::new("kind", error_kind(error))]);
+        Error::Silent(error.to_string())
     }
 
     async fn check_fitness(&self, url: &str) -> Result<(), Error> {
@@ -345,8 +356,27 @@ fn check_info(info: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn silent(error: &redis::RedisError) -> Error {
-    Error::Silent(error.to_string())
+/// Kinds of errors, as they are counted.
+const ERROR_KINDS: [&str; 5] = ["timeout", "connection", "readonly", "loading", "other"];
+
+fn error_counter() -> Counter<u64> {
+    let errors = meter("redis")
+        .u64_counter("toolfleet_redis_errors")
+        .with_description("requests that redis did not answer, or answered with an error")
+        .build();
+    ERROR_KINDS.iter().for_each(|kind| errors.add(0, &[KeyValue::new("kind", *kind)]));
+    errors
+}
+
+/// One of [`ERROR_KINDS`].
+fn error_kind(error: &RedisError) -> &'static str {
+    match error.kind() {
+        _ if error.is_timeout() => "timeout",
+        ErrorKind::Io => "connection",
+        ErrorKind::Server(ServerErrorKind::ReadOnly) => "readonly",
+        ErrorKind::Server(ServerErrorKind::BusyLoading) => "loading",
+        _ => "other",
+    }
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -407,6 +437,22 @@ mod tests {
         ] {
             let reason = check_info(&FIT.replace(from, to)).unwrap_err();
             assert!(reason.contains(named), "{reason}");
+        }
+    }
+
+    #[test]
+    fn errors_are_counted_by_kinds_of_a_closed_set() {
+        let io = |kind: std::io::ErrorKind| RedisError::from(std::io::Error::from(kind));
+        let server = |kind| RedisError::from((ErrorKind::Server(kind), "no"));
+        for (error, kind) in [
+            (io(std::io::ErrorKind::TimedOut), "timeout"),
+            (io(std::io::ErrorKind::BrokenPipe), "connection"),
+            (server(ServerErrorKind::ReadOnly), "readonly"),
+            (server(ServerErrorKind::BusyLoading), "loading"),
+            (server(ServerErrorKind::NoPerm), "other"),
+        ] {
+            assert_eq!(error_kind(&error), kind, "{error}");
+            assert!(ERROR_KINDS.contains(&kind));
         }
     }
 

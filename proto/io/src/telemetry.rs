@@ -148,6 +148,7 @@ struct Exporters {
 impl Exporters {
     /// OTLP over HTTP to `endpoint`.
     fn build(endpoint: String) -> Result<Exporters, Error> {
+        install_tls();
         // The blocking client brings a runtime of its own, which may not be built inside another.
         thread::spawn(move || Exporters::build_here(&endpoint))
             .join()

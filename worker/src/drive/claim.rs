@@ -50,6 +50,11 @@ impl Delivery {
             return Err(Settle::HandBack { delay_ms: SILENT_DELAY_MS });
         };
         let is_granted = matches!(acquired, Acquired::Granted { .. });
+        match &acquired {
+            Acquired::Granted { .. } => self.edge.measures.lease_acquired(),
+            Acquired::Held { .. } => self.edge.measures.lease_contended(),
+            Acquired::Done | Acquired::Marked { .. } => {}
+        }
         let Some(is_stored) = self.is_result_stored(asked_at_ms).await else {
             if is_granted {
                 self.edge.claims.give_back(&self.name, &claim).await;
@@ -87,12 +92,7 @@ impl Delivery {
             }
             Verdict::End(end) => self.end_without_run(&end).await,
             Verdict::DeadLetter(end) => self.lay_dead(&end).await,
-            Verdict::HandBack { delay_ms } => {
-                if !is_granted {
-                    self.edge.measures.contended();
-                }
-                Settle::HandBack { delay_ms }
-            }
+            Verdict::HandBack { delay_ms } => Settle::HandBack { delay_ms },
             Verdict::ReadAgain | Verdict::Run { .. } => Settle::HandBack { delay_ms: END_DELAY_MS },
         };
         match (is_granted, settle) {

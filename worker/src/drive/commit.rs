@@ -78,16 +78,18 @@ impl Delivery {
         let subject = self.edge.broker.prefix().result(&self.name);
         let kept_bytes = usize::try_from(result.kept_bytes).unwrap_or(usize::MAX);
         let committing = span.in_scope(|| spans::commit(&subject, kept_bytes));
-        let settle = self.store(&result, claim, is_verdict).instrument(committing).await;
-        if settle == Settle::Acknowledge {
-            self.count(&result, Some(ended.duration));
-        }
-        settle
+        self.store(&result, claim, is_verdict, ended.duration).instrument(committing).await
     }
 
     /// Stores the result while the lease is renewed: what is in hand is not given up to a broker that
     /// is away. Renewing ends before the lease is given back.
-    async fn store(&self, result: &CallResult, claim: &str, is_verdict: bool) -> Settle {
+    async fn store(
+        &self,
+        result: &CallResult,
+        claim: &str,
+        is_verdict: bool,
+        run: Duration,
+    ) -> Settle {
         let deadline_ms = self.job.clocks.map_or(0, |clocks| clocks.deadline_ms);
         loop {
             let is_held = self.edge.keeper.is_held(claim);
@@ -97,8 +99,15 @@ impl Delivery {
             }
             let retention_ms = self.edge.limits.unnamed_retention_ms;
             match ending::store_result(&self.edge.broker, &self.job, &self.name, result.clone(), retention_ms).await {
-                Ok(_) => {
+                Ok(stored) => {
+                    // What another end was faster with was counted there.
+                    if stored.is_ours {
+                        self.count(&stored.result, Some(run));
+                    }
                     let is_held = self.edge.keeper.is_held(claim);
+                    if !is_held {
+                        self.edge.measures.lease_lost();
+                    }
                     self.edge.keeper.forget(claim);
                     self.edge.claims.done(&self.name, claim).await;
                     // A holder past its time acknowledges nothing; the start check ends the redelivery.
@@ -108,6 +117,9 @@ impl Delivery {
             }
             let is_too_late = self.edge.clock.now_ms() > deadline_ms + OFFER_MS;
             if !is_held || is_too_late {
+                if !is_held {
+                    self.edge.measures.lease_lost();
+                }
                 self.edge.keeper.forget(claim);
                 return Settle::Nothing;
             }
@@ -175,9 +187,11 @@ impl Delivery {
         output::render(produced, tool.descriptor.result, schema, self.job.result_bytes_max)
     }
 
-    /// Counts a result of ours.
+    /// Counts a result of ours. A tool that this worker does not have is not named: whoever published
+    /// the job made the name.
     pub(crate) fn count(&self, result: &CallResult, run: Option<Duration>) {
+        let tool = self.tool.as_ref().map_or("unknown", |tool| tool.descriptor.name.as_str());
         let outcome = Code::parse(&result.code).map_or(code::OK, Code::as_str);
-        self.edge.measures.finished(&result.tool, outcome, run, result.whole_bytes, result.is_truncated);
+        self.edge.measures.finished(tool, outcome, run, result.whole_bytes, result.is_truncated);
     }
 }

@@ -12,7 +12,7 @@ use prost::Message as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use toolfleet_io::broker::Outgoing;
+use toolfleet_io::broker::{Once, Outgoing};
 use toolfleet_io::telemetry::{self, spans};
 use toolfleet_proto::descriptor::ResultForm;
 use toolfleet_proto::end;
@@ -193,8 +193,17 @@ async fn record_spend(
         let subject = edge.broker.prefix().spend(&name, &record.attempt_id, record.n);
         let message = Outgoing { payload: record.encode_to_vec().into(), ..Outgoing::default() };
         let give_up = tokio::time::sleep(Duration::from_millis(edge.limits.lease_ttl_ms));
-        if let Err(error) = edge.broker.store_once_until(&subject, &message, give_up).await {
-            tracing::error!(call = %name, n = record.n, %error, "a spend record was not stored");
+        match edge.broker.store_once_until(&subject, &message, give_up).await {
+            // The subject is this attempt's own: what is there already is ours, its ack was lost.
+            Ok(Once::Stored(_) | Once::Taken) => {
+                edge.measures.spent(&record.tool, &record.currency, record.amount_nano);
+            }
+            Ok(Once::Full) => {
+                tracing::error!(call = %name, n = record.n, "the stream of spend is full: a record was not stored");
+            }
+            Err(error) => {
+                tracing::error!(call = %name, n = record.n, %error, "a spend record was not stored");
+            }
         }
     }
 }

@@ -91,6 +91,7 @@ impl Delivery {
         };
         match judge_foreign_record(is_ours, claimed.attempt, has_waited) {
             ForeignRecord::Stop => {
+                self.edge.measures.lease_lost();
                 self.edge.keeper.forget(&claimed.holder.claim);
                 Permission::Over(Settle::Nothing)
             }
