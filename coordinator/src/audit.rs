@@ -52,7 +52,8 @@ impl Coordinator {
 
     async fn audit_once(&self) -> Result<(), Error> {
         let name = self.broker.prefix().jobs_stream();
-        let stream = self.broker.jetstream().get_stream(&name).await.map_err(|error| silent(&error))?;
+        let stream =
+            self.broker.jetstream().get_stream(&name).await.map_err(|error| silent(&error))?;
         let consumers: Vec<Info> =
             stream.consumers().try_collect().await.map_err(|error| silent(&error))?;
         for consumer in &consumers {
@@ -72,7 +73,8 @@ impl Coordinator {
     async fn depth(&self, stream: &Stream, consumer: &Info, pool: &str) -> Result<Depth, Error> {
         let filter = self.broker.prefix().jobs_of_pool(pool);
         let from = consumer.delivered.stream_sequence + 1;
-        let first = stream.raw_message_builder().sequence(from).next_by_subject(filter).send().await;
+        let first =
+            stream.raw_message_builder().sequence(from).next_by_subject(filter).send().await;
         let oldest_ms = match first {
             Ok(job) => {
                 let stored_at_ms = job.time.unix_timestamp_nanos() / 1_000_000;
@@ -101,7 +103,9 @@ impl Coordinator {
         let mut suspects = Suspects::new();
         let mut from = 1;
         while from <= floor.ack_floor && suspects.len() < SUSPECTS_MAX {
-            let Some((sequence, subject)) = next_message(stream, &filter, from).await? else { break };
+            let Some((sequence, subject)) = next_message(stream, &filter, from).await? else {
+                break;
+            };
             if sequence > floor.ack_floor {
                 break;
             }
@@ -132,7 +136,12 @@ impl Coordinator {
 
     /// Copies a job byte for byte, its old sequence the expected one, then purges its subject up to the
     /// copy. A needless copy is harmless: the start check ends it.
-    async fn publish_in_place(&self, stream: &Stream, sequence: u64, subject: &str) -> Result<(), Error> {
+    async fn publish_in_place(
+        &self,
+        stream: &Stream,
+        sequence: u64,
+        subject: &str,
+    ) -> Result<(), Error> {
         let message = match stream.get_raw_message(sequence).await {
             Ok(message) => message,
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => return Ok(()),
@@ -180,7 +189,8 @@ impl Coordinator {
         let name = Prefix::consumer(pool);
         tracing::error!(consumer = name, "the consumer is ahead of its stream and is made again");
         stream.delete_consumer(&name).await.map_err(|error| silent(&error))?;
-        let config = toolfleet_io::topology::consumer_config(self.broker.prefix(), pool, &self.limits);
+        let config =
+            toolfleet_io::topology::consumer_config(self.broker.prefix(), pool, &self.limits);
         stream.create_consumer::<pull::Config>(config).await.map_err(|error| silent(&error))?;
         self.measures.repaired_job("floor_ahead");
         Ok(())
@@ -191,11 +201,15 @@ impl Coordinator {
         let filter = self.broker.prefix().jobs_of_pool(pool);
         let mut from = 1;
         for _ in 0..HEAD_MAX {
-            let Some((sequence, subject)) = next_message(stream, &filter, from).await? else { break };
+            let Some((sequence, subject)) = next_message(stream, &filter, from).await? else {
+                break;
+            };
             from = sequence + 1;
             let Some(name) = self.broker.prefix().call_of_job(&subject) else { continue };
             let Ok(Some(Queued { job, .. })) = self.find_job(&name).await else { continue };
-            if wait::overdue(&job, self.clock.now_ms()) != Overdue::No && self.end_if_overdue(&job, &name).await? {
+            if wait::overdue(&job, self.clock.now_ms()) != Overdue::No
+                && self.end_if_overdue(&job, &name).await?
+            {
                 self.measures.repaired_job("overdue");
             }
         }
@@ -204,7 +218,11 @@ impl Coordinator {
 }
 
 /// The next job of a filter from a sequence on, read at the leader.
-async fn next_message(stream: &Stream, filter: &str, from: u64) -> Result<Option<(u64, String)>, Error> {
+async fn next_message(
+    stream: &Stream,
+    filter: &str,
+    from: u64,
+) -> Result<Option<(u64, String)>, Error> {
     let found = stream.raw_message_builder().sequence(from).next_by_subject(filter).send().await;
     match found {
         Ok(message) => Ok(Some((message.sequence, message.subject.to_string()))),

@@ -15,7 +15,9 @@ use toolfleet_proto::code::Code;
 use toolfleet_proto::end::End;
 use toolfleet_proto::lease::{Holder, Mark};
 use toolfleet_proto::name::CallName;
-use toolfleet_proto::wire::{self, CallResult, CancelSignal, Effect, Job, MAY_HAVE_STARTED, NEVER_STARTED, SCHEMA};
+use toolfleet_proto::wire::{
+    self, CallResult, CancelSignal, Effect, Job, MAY_HAVE_STARTED, NEVER_STARTED, SCHEMA,
+};
 use tracing::Instrument as _;
 
 /// Calls that are cancelled at the same time.
@@ -114,19 +116,20 @@ impl Coordinator {
     async fn cancel_job(&self, name: &CallName, job: &Job, reason: &str) -> Result<Answer, Error> {
         let mark = Mark { code: Code::Cancelled, reason: reason.to_owned() };
         let mut waiter = self.deliver.wait(name).await?;
-        let (claims, is_unheld_for_sure) = match self.store.stop(name, StopKind::Cancel, &mark).await {
-            Ok(stopped) if stopped.holder.is_none() => (stopped.claims, true),
-            Ok(stopped) => {
-                self.signal(name, stopped.holder.as_ref(), reason).await?;
-                (stopped.claims, false)
-            }
-            // The same without knowing.
-            Err(error) => {
-                tracing::warn!(call = %name, %error, "cancelling without the lease store");
-                self.signal(name, None, reason).await?;
-                (0, false)
-            }
-        };
+        let (claims, is_unheld_for_sure) =
+            match self.store.stop(name, StopKind::Cancel, &mark).await {
+                Ok(stopped) if stopped.holder.is_none() => (stopped.claims, true),
+                Ok(stopped) => {
+                    self.signal(name, stopped.holder.as_ref(), reason).await?;
+                    (stopped.claims, false)
+                }
+                // The same without knowing.
+                Err(error) => {
+                    tracing::warn!(call = %name, %error, "cancelling without the lease store");
+                    self.signal(name, None, reason).await?;
+                    (0, false)
+                }
+            };
         if !is_unheld_for_sure {
             let limits = &self.limits;
             let patience_ms = limits.cancel_grace_ms + limits.kill_grace_ms + 1_000;
@@ -138,7 +141,8 @@ impl Coordinator {
                 return Ok(Answer::of(&result));
             }
         }
-        let wish = End { code: Code::Cancelled, text: reason.to_owned(), claims, is_unheld_for_sure };
+        let wish =
+            End { code: Code::Cancelled, text: reason.to_owned(), claims, is_unheld_for_sure };
         let now_ms = self.clock.now_ms();
         let ended =
             ending::end(&self.broker, job, &wish, now_ms, self.limits.unnamed_retention_ms).await?;
@@ -147,14 +151,20 @@ impl Coordinator {
             self.measures.finished(&job.pool, outcome);
         }
         let jobs = self.broker.prefix().jobs_stream();
-        if let Err(error) = self.broker.purge(&jobs, &self.broker.prefix().job_anywhere(name)).await {
+        if let Err(error) = self.broker.purge(&jobs, &self.broker.prefix().job_anywhere(name)).await
+        {
             tracing::debug!(call = %name, %error, "the job of a cancelled call is still queued");
         }
         Ok(Answer::of(&ended.result))
     }
 
     /// Tells the holder to stop; every worker where the holder is not known.
-    async fn signal(&self, name: &CallName, holder: Option<&Holder>, reason: &str) -> Result<(), Error> {
+    async fn signal(
+        &self,
+        name: &CallName,
+        holder: Option<&Holder>,
+        reason: &str,
+    ) -> Result<(), Error> {
         let signal = CancelSignal {
             schema: SCHEMA,
             name: Some(wire::CallName::from(name)),
@@ -233,7 +243,9 @@ impl Coordinator {
         closed_at_ms: i64,
         answers: &mut [(String, Answer)],
     ) -> Result<(), Error> {
-        for (call, answer) in answers.iter_mut().filter(|(_, answer)| *answer == Answer::AlreadyFinished) {
+        for (call, answer) in
+            answers.iter_mut().filter(|(_, answer)| *answer == Answer::AlreadyFinished)
+        {
             let result = ending::read_result(&self.broker, &call_name(id, call)).await?;
             if let Some(result) = result.filter(|result| result.stored_at_ms >= closed_at_ms) {
                 *answer = Answer::of(&result);
@@ -266,7 +278,10 @@ impl Coordinator {
     /// Calls whose jobs are in the queue, running ones among them.
     async fn jobs_below(&self, filter: &str) -> Result<Vec<CallName>, Error> {
         let subjects = self.broker.subjects(&self.broker.prefix().jobs_stream(), filter).await?;
-        Ok(subjects.iter().filter_map(|subject| self.broker.prefix().call_of_job(subject)).collect())
+        Ok(subjects
+            .iter()
+            .filter_map(|subject| self.broker.prefix().call_of_job(subject))
+            .collect())
     }
 }
 
@@ -308,7 +323,9 @@ pub(crate) fn job_of_record(name: &CallName, turn: &str, call: &CallRecord) -> J
 fn unhex(text: &str) -> Vec<u8> {
     let digits = text.as_bytes().chunks(2);
     digits
-        .filter_map(|pair| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok()))
+        .filter_map(|pair| {
+            std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok())
+        })
         .collect()
 }
 

@@ -10,7 +10,14 @@ use toolfleet_io::broker::{Broker, Error};
 use toolfleet_proto::name::CallName;
 use toolfleet_proto::wire::{self, CallResult};
 
-type Key = (String, String);
+/// What one subscription covers: an execution of its callers', or, where nobody knows the execution but
+/// this one request, its single call. An exact subject costs the broker little; a wildcard that comes
+/// and goes makes it look through what it has cached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Execution(String, String),
+    Call(CallName),
+}
 
 /// Delivers announced results to those who wait. Clones share it.
 #[derive(Clone)]
@@ -50,7 +57,20 @@ impl Deliver {
     /// # Errors
     /// Where the connection is closed.
     pub async fn wait(&self, name: &CallName) -> Result<Waiter, Error> {
-        let feed = self.feed(name);
+        let key = Key::Execution(name.tenant.clone(), name.execution.clone());
+        self.wait_on(name, key).await
+    }
+
+    /// The same for the only call of an execution that nobody else knows.
+    ///
+    /// # Errors
+    /// Where the connection is closed.
+    pub async fn wait_alone(&self, name: &CallName) -> Result<Waiter, Error> {
+        self.wait_on(name, Key::Call(name.clone())).await
+    }
+
+    async fn wait_on(&self, name: &CallName, key: Key) -> Result<Waiter, Error> {
+        let feed = self.feed(key);
         let (sender, result) = oneshot::channel();
         {
             let mut waiters = lock(&feed.waiters);
@@ -63,8 +83,7 @@ impl Deliver {
         Ok(Waiter { result, _feed: feed })
     }
 
-    fn feed(&self, name: &CallName) -> Arc<Feed> {
-        let key = (name.tenant.clone(), name.execution.clone());
+    fn feed(&self, key: Key) -> Arc<Feed> {
         let mut feeds = lock(&self.feeds);
         if let Some(feed) = feeds.get(&key).and_then(Weak::upgrade) {
             return feed;
@@ -84,7 +103,10 @@ impl Deliver {
         let mut announced = self
             .broker
             .client()
-            .subscribe(prefix.done_of_execution(&feed.key.0, &feed.key.1))
+            .subscribe(match &feed.key {
+                Key::Execution(tenant, execution) => prefix.done_of_execution(tenant, execution),
+                Key::Call(name) => prefix.done(name),
+            })
             .await
             .map_err(|error| Error::Silent(error.to_string()))?;
         let feed = Arc::downgrade(feed);
@@ -94,7 +116,9 @@ impl Deliver {
                 let Some(name) = prefix.call_of_done(&message.subject) else { continue };
                 match wire::read_result(&message.payload) {
                     Ok(result) => feed.dispatch(&name, &Arc::new(result)),
-                    Err(error) => tracing::warn!(call = %name, %error, "an announced result does not read"),
+                    Err(error) => {
+                        tracing::warn!(call = %name, %error, "an announced result does not read")
+                    }
                 }
             }
         });

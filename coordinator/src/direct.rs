@@ -37,7 +37,8 @@ impl Direct {
         let (execution, call) = (names.name.execution.clone(), names.name.call.clone());
         let durable = Durable::new();
         let pending = durable.expect(1).pop();
-        let accepted = open_call(&names.name, &self.offer.descriptor.name, "queued", None).to_string();
+        let accepted =
+            open_call(&names.name, &self.offer.descriptor.name, "queued", None).to_string();
         let task = tokio::spawn(async move {
             let execution = self.names.name.execution.clone();
             let turn = self.names.turn.clone();
@@ -62,7 +63,9 @@ impl Direct {
         trace: TraceContext,
         pending: Option<Pending>,
     ) -> Result<Ended, NotAccepted> {
-        let Some(mut pending) = pending else { return Err(NotAccepted::Unavailable("no task".into())) };
+        let Some(mut pending) = pending else {
+            return Err(NotAccepted::Unavailable("no task".into()));
+        };
         // An execution that exists counts and lists the call; for one that does not, only a write makes
         // a record, which is what holds back its equals should its outcome be unknown.
         let is_recorded =
@@ -89,7 +92,15 @@ impl Direct {
         }
         let execution = is_recorded.then_some(self.names.name.execution.as_str());
         coordinator
-            .execute(&self.offer, &self.arguments, &self.names, deadline_ms, trace, execution, &mut pending)
+            .execute(
+                &self.offer,
+                &self.arguments,
+                &self.names,
+                deadline_ms,
+                trace,
+                execution,
+                &mut pending,
+            )
             .await
     }
 

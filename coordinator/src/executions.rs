@@ -39,9 +39,12 @@ impl Executions {
     async fn read(&self, tenant: &str, id: &str) -> Result<Option<(Execution, u64)>, Error> {
         let subject = format!("$KV.{}.{}", self.bucket, Self::key(tenant, id));
         let found = self.broker.find_last(&format!("KV_{}", self.bucket), &subject).await?;
-        let Some(message) = found.filter(|message| !message.payload.is_empty()) else { return Ok(None) };
-        let record = serde_json::from_slice(&message.payload)
-            .map_err(|error| Error::Refused(format!("the record of the execution {id}: {error}")))?;
+        let Some(message) = found.filter(|message| !message.payload.is_empty()) else {
+            return Ok(None);
+        };
+        let record = serde_json::from_slice(&message.payload).map_err(|error| {
+            Error::Refused(format!("the record of the execution {id}: {error}"))
+        })?;
         Ok(Some((record, message.sequence)))
     }
 

@@ -20,7 +20,10 @@ impl Coordinator {
     }
 
     /// The same, with the worker that holds the lease.
-    pub(crate) async fn open_state_and_worker(&self, name: &CallName) -> (&'static str, Option<String>) {
+    pub(crate) async fn open_state_and_worker(
+        &self,
+        name: &CallName,
+    ) -> (&'static str, Option<String>) {
         match self.store.holder(name).await {
             Ok(Some(holder)) => ("running", Some(holder.worker)),
             Ok(None) => match self.find_job(name).await {
@@ -55,6 +58,8 @@ impl Coordinator {
             };
             match result {
                 Some(mut result) => {
+                    // Nothing was handed in again: it is only read.
+                    result.is_replayed = false;
                     result.call_id.clone_from(&call.call_id);
                     result.tool.clone_from(&call.tool);
                     let mut state = result.entry();

@@ -77,7 +77,8 @@ impl Coordinator {
         let prefix = Prefix::parse(&config.fleet.prefix).map_err(Error::Prefix)?;
         let clock = FleetClock::new();
         let broker = Broker::connect(&config.nats, prefix.clone(), "toolfleet-coordinator").await?;
-        let store = LeaseStore::connect(&config.redis, prefix, &checked.limits, clock.clone()).await?;
+        let store =
+            LeaseStore::connect(&config.redis, prefix, &checked.limits, clock.clone()).await?;
         topology::ensure(&broker, &checked.limits, config.fleet.topology).await?;
         let catalog = Tools::start(broker.clone(), clock.clone());
         // A bucket that cannot be read yet is no reason not to serve.

@@ -75,8 +75,18 @@ impl Coordinator {
     async fn publish_or_attach(&self, job: Job) -> Result<Accepted, NotAccepted> {
         let name = name_of(&job);
         let since = Instant::now();
-        let waiter = self.deliver.wait(&name).await.map_err(|error| unavailable(&error))?;
-        let span = spans::publish(span_call(&job), &self.broker.prefix().job(&job.pool, &name), JOB_TEMPLATE, job.arguments.len());
+        let waiting = if job.is_unnamed {
+            self.deliver.wait_alone(&name).await
+        } else {
+            self.deliver.wait(&name).await
+        };
+        let waiter = waiting.map_err(|error| unavailable(&error))?;
+        let span = spans::publish(
+            span_call(&job),
+            &self.broker.prefix().job(&job.pool, &name),
+            JOB_TEMPLATE,
+            job.arguments.len(),
+        );
         let job = with_trace(job, &span);
         let message = job_message(&job);
         let accepted =
@@ -120,7 +130,9 @@ impl Coordinator {
                 }
                 // It ended in between: its result is there.
                 Ok(None) => {
-                    if let Ok(Some(result)) = ending::read_result(&self.broker, &accepted.name).await {
+                    if let Ok(Some(result)) =
+                        ending::read_result(&self.broker, &accepted.name).await
+                    {
                         return self.attach_to_result(accepted, result);
                     }
                 }
@@ -131,7 +143,11 @@ impl Coordinator {
         }
     }
 
-    fn attach_to_result(&self, mut accepted: Accepted, result: CallResult) -> Result<Accepted, NotAccepted> {
+    fn attach_to_result(
+        &self,
+        mut accepted: Accepted,
+        result: CallResult,
+    ) -> Result<Accepted, NotAccepted> {
         if result.arguments_hash != accepted.job.arguments_hash {
             return Err(NotAccepted::Conflict);
         }
@@ -282,9 +298,9 @@ impl Coordinator {
             .await
             .map_err(|error| Error::Silent(error.to_string()))?;
         let is_record_started = end::needs_start_record(job)
-            && ending::read_record(&self.broker, name)
-                .await?
-                .is_some_and(|(_, record)| matches!(end::read_record(&record), Record::Started { .. }));
+            && ending::read_record(&self.broker, name).await?.is_some_and(|(_, record)| {
+                matches!(end::read_record(&record), Record::Started { .. })
+            });
         match wait::judge_expired(overdue, &mark, &stopped, is_record_started, has_waited) {
             Expired::LookAgain | Expired::Read => {
                 Ok(Looked::Again { after_ms: wait::LOOK_AGAIN_MS, has_waited: false })
@@ -303,7 +319,9 @@ impl Coordinator {
                 }
                 tracing::info!(call = %name, outcome, "ended an overdue call");
                 let jobs = self.broker.prefix().jobs_stream();
-                if let Err(error) = self.broker.purge(&jobs, &self.broker.prefix().job_anywhere(name)).await {
+                if let Err(error) =
+                    self.broker.purge(&jobs, &self.broker.prefix().job_anywhere(name)).await
+                {
                     // A worker that gets it finds the result and acknowledges.
                     tracing::debug!(call = %name, %error, "the job of an ended call is still queued");
                 }
@@ -316,7 +334,12 @@ impl Coordinator {
 /// Leaves evidence of attempts whose own spans were lost with their workers (G10).
 fn note_lost_attempts(job: &Job, result: &CallResult) {
     for attempt in 1..result.attempts {
-        drop(spans::attempt_lost(spans::Attempt { call: span_call(job), worker: "", attempt, fence: 0 }));
+        drop(spans::attempt_lost(spans::Attempt {
+            call: span_call(job),
+            worker: "",
+            attempt,
+            fence: 0,
+        }));
     }
 }
 
@@ -379,7 +402,9 @@ fn job_message(job: &Job) -> Outgoing {
         headers.insert(header::DEADLINE, clocks.deadline_ms.to_string().as_str());
     }
     if let Some(trace) = &job.trace {
-        for (name, value) in [(header::TRACEPARENT, &trace.traceparent), (header::TRACESTATE, &trace.tracestate)] {
+        for (name, value) in
+            [(header::TRACEPARENT, &trace.traceparent), (header::TRACESTATE, &trace.tracestate)]
+        {
             if !value.is_empty() {
                 headers.insert(name, value.as_str());
             }

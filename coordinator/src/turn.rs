@@ -158,7 +158,8 @@ async fn run_in(
     durable: Durable,
     span: Span,
 ) -> Result<Value, NotAccepted> {
-    let unavailable = |error: toolfleet_io::broker::Error| NotAccepted::Unavailable(error.to_string());
+    let unavailable =
+        |error: toolfleet_io::broker::Error| NotAccepted::Unavailable(error.to_string());
     let before = coordinator.executions.get(TENANT, &turn.execution).await.map_err(unavailable)?;
     let (calls, left_to_loop) = split(&coordinator, &turn, before.as_ref());
     let (record, taken) =
@@ -179,9 +180,9 @@ async fn run_in(
     }
     let mut ended = Vec::with_capacity(running.len());
     for handle in running {
-        let result = handle.await.map_err(|error| {
-            NotAccepted::Unavailable(format!("a call's task ended: {error}"))
-        })?;
+        let result = handle
+            .await
+            .map_err(|error| NotAccepted::Unavailable(format!("a call's task ended: {error}")))?;
         ended.push(result?);
     }
     Ok(answer(&turn.execution, &turn.name, &turn.message.format, &ended, &left_to_loop))
@@ -364,9 +365,7 @@ impl Shared {
         pending: &mut Pending,
     ) -> Result<Ended, NotAccepted> {
         let refusal = match (&taken, &call.checked) {
-            (Taken::Closed(closed), _) => {
-                Refusal { code: closed.code, text: closed.text.clone() }
-            }
+            (Taken::Closed(closed), _) => Refusal { code: closed.code, text: closed.text.clone() },
             (_, Err(refusal)) => refusal.clone(),
             (taken, Ok((offer, arguments))) => {
                 let is_new = *taken == Taken::New;
@@ -416,7 +415,8 @@ impl Shared {
         is_new: bool,
         has_waited: bool,
     ) -> Result<Option<Ended>, NotAccepted> {
-        let unavailable = |error: toolfleet_io::broker::Error| NotAccepted::Unavailable(error.to_string());
+        let unavailable =
+            |error: toolfleet_io::broker::Error| NotAccepted::Unavailable(error.to_string());
         let coordinator = &self.coordinator;
         let closed = if has_waited { coordinator.closed(&self.record.id).await? } else { None };
         let refusal = match closed {
@@ -473,7 +473,8 @@ impl Coordinator {
                 .map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
             // One that was held back itself says nothing new: the one that started is what counts.
             let is_unknown = |result: &CallResult| {
-                result.code == Code::OutcomeUnknown.as_str() && result.start_state == MAY_HAVE_STARTED
+                result.code == Code::OutcomeUnknown.as_str()
+                    && result.start_state == MAY_HAVE_STARTED
             };
             if let Some(result) = result.filter(is_unknown) {
                 return Ok(Some(Refusal { code: Code::OutcomeUnknown, text: result.text() }));
@@ -494,13 +495,18 @@ impl Coordinator {
             .map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
         let now_ms = self.clock.now_ms();
         // A limit that was reached meanwhile does not concern calls that were admitted before.
-        Ok(record.and_then(|record| record.closed(now_ms)).filter(|closed| closed.code != Code::LimitExceeded))
+        Ok(record
+            .and_then(|record| record.closed(now_ms))
+            .filter(|closed| closed.code != Code::LimitExceeded))
     }
 
     /// Queues one admitted call and waits for its result, under a span of its own: a child of the
     /// current span, or of `trace` where that names one. `execution`: the record to look at once more
     /// between the job's PubAck and "accepted" (DESIGN 4.3).
-    #[expect(clippy::too_many_arguments, reason = "each is one fact of the call, and all callers have them apart")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is one fact of the call, and all callers have them apart"
+    )]
     pub(crate) async fn execute(
         &self,
         offer: &Offer,
@@ -555,7 +561,8 @@ impl Coordinator {
         job.trace = Some(TraceContext { traceparent, tracestate, ..TraceContext::default() });
         job.is_unnamed = names.is_unnamed;
         let hash = job.arguments_hash.clone();
-        let rendered = toolfleet_proto::output::render_error(refusal.code, &refusal.text, REFUSAL_BYTES_MAX);
+        let rendered =
+            toolfleet_proto::output::render_error(refusal.code, &refusal.text, REFUSAL_BYTES_MAX);
         let mut result = toolfleet_proto::end::result(&job, &rendered, self.clock.now_ms());
         result.queued_ms = 0;
         if refusal.code == Code::Cancelled {

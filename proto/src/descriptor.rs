@@ -108,8 +108,7 @@ pub fn hex(bytes: &[u8]) -> String {
 pub fn is_tool_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let starts_well = bytes.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_');
-    let rest_is_well =
-        bytes.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b == b'-');
+    let rest_is_well = bytes.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b == b'-');
     starts_well && rest_is_well && bytes.len() <= 64
 }
 

@@ -5,8 +5,8 @@ use crate::code::{self, Code};
 use crate::effect::Effect;
 use crate::output::{self, Rendered};
 use crate::wire::{
-    self, AttemptRecord, CallResult, Clocks, Job, MAY_HAVE_STARTED, NEVER_STARTED, OutputForm, SCHEMA,
-    StartKind, StartRecord,
+    self, AttemptRecord, CallResult, Clocks, Job, MAY_HAVE_STARTED, NEVER_STARTED, OutputForm,
+    SCHEMA, StartKind, StartRecord,
 };
 use crate::{descriptor::ResultForm, unit};
 
@@ -90,7 +90,6 @@ pub fn decide(job: &Job, end: &End, record: Option<&Record>) -> Verdict {
         None => as_wished(MAY_HAVE_STARTED),
     }
 }
-
 
 /// Reads a start record as far as an end depends on it.
 pub fn read_record(record: &StartRecord) -> Record {
@@ -319,7 +318,12 @@ mod tests {
 
     #[test]
     fn a_cancel_of_a_started_write_stays_a_cancel_and_warns() {
-        let cancel = End { code: Code::Cancelled, text: "stop it".into(), claims: 1, is_unheld_for_sure: false };
+        let cancel = End {
+            code: Code::Cancelled,
+            text: "stop it".into(),
+            claims: 1,
+            is_unheld_for_sure: false,
+        };
         let verdict = decide(&job(), &cancel, Some(&Record::Started { at_ms: 0 }));
         assert_eq!(verdict.code, Code::Cancelled);
         assert!(verdict.text.starts_with("stop it; it may have taken effect"), "{}", verdict.text);

@@ -56,9 +56,15 @@ impl Limits {
                 faults.push(text);
             }
         };
-        let Limits { lease_ttl_ms: ttl, lease_renew_ms: renew, lease_margin_ms: margin, .. } = *self;
+        let Limits { lease_ttl_ms: ttl, lease_renew_ms: renew, lease_margin_ms: margin, .. } =
+            *self;
         require(renew > 0, "limits.lease_renew must be above 0".into());
-        require(3 * renew <= ttl, format!("3 * limits.lease_renew ({renew} ms) must not exceed limits.lease_ttl ({ttl} ms)"));
+        require(
+            3 * renew <= ttl,
+            format!(
+                "3 * limits.lease_renew ({renew} ms) must not exceed limits.lease_ttl ({ttl} ms)"
+            ),
+        );
         require(
             self.kill_grace_ms + margin + renew < ttl,
             format!(
@@ -68,7 +74,10 @@ impl Limits {
         );
         require(
             ttl + renew <= self.ack_wait_ms,
-            format!("limits.lease_ttl ({ttl} ms) + limits.lease_renew ({renew} ms) must not exceed limits.ack_wait ({} ms)", self.ack_wait_ms),
+            format!(
+                "limits.lease_ttl ({ttl} ms) + limits.lease_renew ({renew} ms) must not exceed limits.ack_wait ({} ms)",
+                self.ack_wait_ms
+            ),
         );
         require(
             self.retention_ms > 2 * self.longest_call_ms,

@@ -96,7 +96,13 @@ pub struct CallName {
 
 impl CallName {
     /// Names a call of a turn.
-    pub fn of_turn(tenant: &str, execution: &str, node: &str, turn: &str, call_id: &str) -> CallName {
+    pub fn of_turn(
+        tenant: &str,
+        execution: &str,
+        node: &str,
+        turn: &str,
+        call_id: &str,
+    ) -> CallName {
         CallName {
             tenant: tenant.to_owned(),
             execution: execution.to_owned(),

@@ -14,11 +14,7 @@ pub struct Prefix(String);
 pub fn check_pool(pool: &str) -> Result<(), String> {
     let is_well = (1..=63).contains(&pool.len())
         && pool.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    if is_well {
-        Ok(())
-    } else {
-        Err(format!("{pool:?} must be 1 to 63 of a-z, 0-9 and -"))
-    }
+    if is_well { Ok(()) } else { Err(format!("{pool:?} must be 1 to 63 of a-z, 0-9 and -")) }
 }
 
 impl Prefix {
@@ -31,7 +27,9 @@ impl Prefix {
         if text.len() <= 64 && text.split('.').all(is_token) {
             Ok(Prefix(text.to_owned()))
         } else {
-            Err(format!("{text:?} must be words of a-z, 0-9 and - joined by dots, at most 64 bytes"))
+            Err(format!(
+                "{text:?} must be words of a-z, 0-9 and - joined by dots, at most 64 bytes"
+            ))
         }
     }
 

@@ -72,21 +72,24 @@ pub fn read_job(bytes: &[u8]) -> Result<Job, Unreadable> {
 
 /// Reads a result.
 pub fn read_result(bytes: &[u8]) -> Result<CallResult, Unreadable> {
-    let result = CallResult::decode(bytes).map_err(|error| Unreadable::Broken(error.to_string()))?;
+    let result =
+        CallResult::decode(bytes).map_err(|error| Unreadable::Broken(error.to_string()))?;
     readable(result.schema, &result.features)?;
     Ok(result)
 }
 
 /// Reads a start record.
 pub fn read_start(bytes: &[u8]) -> Result<StartRecord, Unreadable> {
-    let record = StartRecord::decode(bytes).map_err(|error| Unreadable::Broken(error.to_string()))?;
+    let record =
+        StartRecord::decode(bytes).map_err(|error| Unreadable::Broken(error.to_string()))?;
     readable(record.schema, &[])?;
     Ok(record)
 }
 
 /// Reads a cancel signal.
 pub fn read_cancel(bytes: &[u8]) -> Result<CancelSignal, Unreadable> {
-    let signal = CancelSignal::decode(bytes).map_err(|error| Unreadable::Broken(error.to_string()))?;
+    let signal =
+        CancelSignal::decode(bytes).map_err(|error| Unreadable::Broken(error.to_string()))?;
     readable(signal.schema, &[])?;
     Ok(signal)
 }

@@ -104,9 +104,13 @@ impl Announcer {
             slots_used: self.slots.used(),
             build: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let value = serde_json::to_vec(&entry).map_err(|error| Error::Refused(error.to_string()))?;
+        let value =
+            serde_json::to_vec(&entry).map_err(|error| Error::Refused(error.to_string()))?;
         let key = Prefix::worker_key(&self.pool, &self.worker);
-        self.store.put(&key, value.into()).await.map_err(|error| Error::Silent(error.to_string()))?;
+        self.store
+            .put(&key, value.into())
+            .await
+            .map_err(|error| Error::Silent(error.to_string()))?;
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 
 use crate::core::heartbeat::{Change, Heartbeat};
 use crate::measure::Measures;
+use crate::runner::Expiry;
 use crate::stop::{Stop, StopReason};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,9 +35,11 @@ struct Held {
     name: CallName,
     holder: Holder,
     stop: Stop,
+    expiry: Expiry,
 }
 
 struct State {
+    clock: Clock,
     heartbeat: Heartbeat,
     held: HashMap<String, Held>,
 }
@@ -50,8 +53,9 @@ pub struct Keeper {
 impl Keeper {
     /// A keeper that holds nothing, and the loop that keeps it: to be run on a runtime of its own.
     pub fn new(limits: &Limits) -> Keeper {
-        let heartbeat = Heartbeat::new(Clock::new(limits));
-        Keeper { state: Arc::new(Mutex::new(State { heartbeat, held: HashMap::new() })) }
+        let clock = Clock::new(limits);
+        let heartbeat = Heartbeat::new(clock);
+        Keeper { state: Arc::new(Mutex::new(State { clock, heartbeat, held: HashMap::new() })) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -64,7 +68,8 @@ impl Keeper {
     pub fn hold(&self, name: &CallName, holder: &Holder, asked_at_ms: u64, stop: &Stop) {
         let mut state = self.state();
         state.heartbeat.hold(holder.claim.clone(), asked_at_ms);
-        let held = Held { name: name.clone(), holder: holder.clone(), stop: stop.clone() };
+        let expiry = Expiry::at(state.clock.over_at(asked_at_ms));
+        let held = Held { name: name.clone(), holder: holder.clone(), stop: stop.clone(), expiry };
         state.held.insert(holder.claim.clone(), held);
     }
 
@@ -78,6 +83,11 @@ impl Keeper {
     /// Whether the lease is held and leaves time to stop a tool within it.
     pub fn may_start(&self, claim: &str) -> bool {
         self.state().heartbeat.may_start(claim, boot_ms())
+    }
+
+    /// When the lease is over, moved by each renewal; one that is not held is over.
+    pub fn expiry(&self, claim: &str) -> Expiry {
+        self.state().held.get(claim).map_or_else(|| Expiry::at(0), |held| held.expiry.clone())
     }
 
     /// Whether the lease is held by its own clock.
@@ -116,7 +126,8 @@ impl Keeper {
         let leases: Vec<(CallName, Holder)> = {
             let state = self.state();
             let renewable = state.heartbeat.renewable(boot_ms());
-            let lease = |claim: &String| state.held.get(claim).map(|h| (h.name.clone(), h.holder.clone()));
+            let lease =
+                |claim: &String| state.held.get(claim).map(|h| (h.name.clone(), h.holder.clone()));
             renewable.iter().filter_map(lease).collect()
         };
         for chunk in leases.chunks(LEASES_PER_SCRIPT_MAX) {
@@ -151,7 +162,12 @@ impl Keeper {
                     }
                 }
                 Change::Renewed { claim, is_marked } => {
+                    // 0 where it was forgotten meanwhile: that moves nothing.
+                    let asked_at_ms = state.heartbeat.asked_at_ms(&claim);
+                    let over_at_ms =
+                        asked_at_ms.map_or(0, |asked_ms| state.clock.over_at(asked_ms));
                     let Some(held) = state.held.get(&claim) else { continue };
+                    held.expiry.move_to(over_at_ms);
                     renewed.push(held.name.clone());
                     if is_marked && !held.stop.is_fired() {
                         // A full queue sheds it: the next renewal tells it again.

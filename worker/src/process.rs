@@ -23,6 +23,8 @@ use toolfleet_proto::manifest::Fault;
 const EXIT_CONFIG: u8 = 78;
 /// Exit code of a broker or store that is not reachable.
 const EXIT_UNREACHABLE: u8 = 69;
+/// The program that exec tools run under.
+const GUARD_PROGRAM: &str = "toolfleet-guard";
 /// How long the telemetry of the last calls may take to leave.
 const FLUSH: Duration = Duration::from_secs(5);
 
@@ -91,6 +93,8 @@ impl Tools {
 
 /// Runs a worker with these tools, those built in and those of its folder, until it is told to stop.
 pub fn main(tools: Tools) -> ExitCode {
+    // First: the environment may hold secrets.
+    conceal();
     telemetry::install_tls();
     let args = Args::parse();
     let checked = match config::load(args.config.as_deref(), &args.flags()) {
@@ -131,9 +135,27 @@ fn gather(tools: &Tools, checked: &Checked) -> Result<Arc<Registry>, Vec<Fault>>
     builder.native(Arc::new(BenchEcho));
     tools.native.iter().for_each(|tool| builder.native(Arc::clone(tool)));
     if let Some(dir) = &checked.config.worker.tools {
-        builder.folder(dir, &scratch);
+        builder.folder(dir, &scratch, &guard_path());
     }
     builder.build().map(Arc::new)
+}
+
+/// The guard of exec tools: beside this program, where it is installed or built together with it.
+fn guard_path() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    own.with_file_name(GUARD_PROGRAM)
+}
+
+/// Other processes of this user, tools among them, cannot read this one's memory and environment.
+fn conceal() {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+        if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+            let _ =
+                writeln!(std::io::stderr().lock(), "the worker's memory is not concealed: {error}");
+        }
+    }
 }
 
 /// Faults, one a line.
@@ -149,17 +171,22 @@ fn run(
     watched: Option<Watched>,
     worker: String,
 ) -> Result<(), Error> {
-    let tools = tokio::runtime::Builder::new_multi_thread().thread_name("tools").enable_all().build()?;
+    let tools =
+        tokio::runtime::Builder::new_multi_thread().thread_name("tools").enable_all().build()?;
     let edge = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let health = Health::new();
     if !checked.config.worker.admin_listen.is_empty() {
-        let address = checked.config.worker.admin_listen.parse().map_err(|error| {
-            std::io::Error::other(format!("worker.admin_listen: {error}"))
-        })?;
+        let address = checked
+            .config
+            .worker
+            .admin_listen
+            .parse()
+            .map_err(|error| std::io::Error::other(format!("worker.admin_listen: {error}")))?;
         let address = health::serve_on_own_thread(address, health.clone())?;
         tracing::info!(%address, "probes and metrics");
     }
-    let service = Service { checked, registry, tools: tools.handle().clone(), health, ready_file, watched };
+    let service =
+        Service { checked, registry, tools: tools.handle().clone(), health, ready_file, watched };
     let ended = edge.block_on(async move {
         let stop = signal::on_first_signal()?;
         Box::pin(service.run(worker, stop)).await

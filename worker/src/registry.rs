@@ -5,7 +5,7 @@ use crate::runner::exec::Exec;
 use crate::runner::native::Native;
 use crate::tool::ToolSpec;
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner, is_tool_name};
@@ -123,17 +123,24 @@ impl Builder {
         self.add("(built in)", descriptor, Run::Native(tool), Vec::new());
     }
 
-    /// Adds every manifest of a folder.
-    pub fn folder(&mut self, dir: &std::path::Path, scratch_root: &std::path::Path) {
+    /// Adds every manifest of a folder. Its programs run under `guard`, each attempt in a folder of its
+    /// own below `scratch_root`.
+    pub fn folder(&mut self, dir: &Path, scratch_root: &Path, guard: &Path) {
         match folder::read(dir) {
-            Ok(found) => found.into_iter().for_each(|tool| self.manifest(tool, scratch_root.into())),
+            Ok(found) => {
+                if !found.is_empty() && !guard.is_file() {
+                    self.faults.push(no_guard(guard));
+                }
+                found.into_iter().for_each(|tool| self.manifest(tool, scratch_root, guard));
+            }
             Err(faults) => self.faults.extend(faults),
         }
     }
 
-    fn manifest(&mut self, found: FoundTool, scratch_root: PathBuf) {
+    fn manifest(&mut self, found: FoundTool, scratch_root: &Path, guard: &Path) {
         let FoundTool { manifest, folder } = found;
-        let exec = Exec::new(folder::resolve_command(&folder, &manifest.command), scratch_root);
+        let command = folder::resolve_command(&folder, &manifest.command);
+        let exec = Exec::new(command, scratch_root.into()).under(guard.into());
         let file = format!("{}.toml", manifest.descriptor.name);
         self.add(&file, manifest.descriptor, Run::Exec(exec), manifest.secrets);
     }
@@ -150,12 +157,19 @@ impl Builder {
         };
         let name = descriptor.name.clone();
         if !is_tool_name(&name) {
-            fault("tool.name-invalid", format!("{name:?} is no tool name"), "use letters, digits, _ and -, a letter or _ first, at most 64");
+            fault(
+                "tool.name-invalid",
+                format!("{name:?} is no tool name"),
+                "use letters, digits, _ and -, a letter or _ first, at most 64",
+            );
         }
         if descriptor.result_bytes_max > RESULT_BYTES_CAP {
             fault(
                 "tool.max-result-size-invalid",
-                format!("a bound of {} bytes does not fit one message", descriptor.result_bytes_max),
+                format!(
+                    "a bound of {} bytes does not fit one message",
+                    descriptor.result_bytes_max
+                ),
                 "use at most 768KB",
             );
         }
@@ -185,6 +199,16 @@ impl Builder {
     /// All faults of all tools at once.
     pub fn build(self) -> Result<Registry, Vec<Fault>> {
         if self.faults.is_empty() { Ok(self.registry) } else { Err(self.faults) }
+    }
+}
+
+fn no_guard(guard: &Path) -> Fault {
+    Fault {
+        code: "exec.no-guard",
+        file: guard.display().to_string(),
+        line: None,
+        message: "there is no such program, and no exec tool runs without it".into(),
+        mend: "install toolfleet-guard in the folder of the worker's program".into(),
     }
 }
 

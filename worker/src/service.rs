@@ -8,10 +8,10 @@ use crate::edge::Edge;
 use crate::lease::{Keeper, Note, notes};
 use crate::measure::Measures;
 use crate::registry::{Registry, Shared};
-use crate::watch::Watched;
 use crate::running::Running;
 use crate::slot::{Puller, Slots};
 use crate::stop::StopReason;
+use crate::watch::Watched;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,7 +73,8 @@ pub struct Service {
 pub fn worker_name() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let random = uuid::Uuid::new_v4().simple().to_string();
-    let host: String = host.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(40).collect();
+    let host: String =
+        host.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(40).collect();
     format!("{host}-{}-{}", std::process::id(), &random[..6])
 }
 
@@ -87,7 +88,9 @@ impl Service {
         let (limits, config) = (self.checked.limits, &self.checked.config);
         let pool = config.worker.pool.clone();
         let clock = FleetClock::new();
-        let broker = Broker::connect(&config.nats, prefix.clone(), &format!("toolfleet-worker {worker}")).await?;
+        let broker =
+            Broker::connect(&config.nats, prefix.clone(), &format!("toolfleet-worker {worker}"))
+                .await?;
         let store = LeaseStore::connect(&config.redis, prefix, &limits, clock.clone()).await?;
         ensure_topology(&broker, &self.checked, &pool).await?;
         let slots = Slots::new(match config.worker.slots {
@@ -123,10 +126,12 @@ impl Service {
         tokio::spawn(take_notes(Arc::clone(&edge), note_queue));
         tokio::spawn(look_after(Arc::clone(&edge), self.health.clone()));
         let announcer =
-            Announcer::open(&broker, &pool, &worker, registry.clone(), slots.clone(), clock).await?;
+            Announcer::open(&broker, &pool, &worker, registry.clone(), slots.clone(), clock)
+                .await?;
         let puller = Puller::new(broker, &pool, slots.clone(), store_watch);
         let deliveries = TaskTracker::new();
-        let pulling = tokio::spawn(pull(Arc::clone(&edge), puller, deliveries.clone(), self.health.clone()));
+        let pulling =
+            tokio::spawn(pull(Arc::clone(&edge), puller, deliveries.clone(), self.health.clone()));
         announcer.announce().await?;
         let speaking = tokio::spawn(announcer.clone().keep());
         if let Some(watched) = &self.watched {
@@ -147,7 +152,8 @@ impl Service {
             self.registry.tools().map(|tool| tool.descriptor.name.as_str()).collect();
         tracing::info!(worker, tools = tools.len(), "worker is ready");
         if let Some(path) = &self.ready_file {
-            let text = serde_json::json!({"pid": std::process::id(), "worker": worker, "tools": tools});
+            let text =
+                serde_json::json!({"pid": std::process::id(), "worker": worker, "tools": tools});
             if let Err(error) = write_by_rename(path, &text.to_string()) {
                 tracing::error!(path = %path.display(), %error, "the ready file was not written");
             }
@@ -158,7 +164,8 @@ impl Service {
 /// Writes a file so that a reader sees it whole or not at all.
 fn write_by_rename(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let file = tempfile::NamedTempFile::new_in(folder.unwrap_or_else(|| std::path::Path::new(".")))?;
+    let file =
+        tempfile::NamedTempFile::new_in(folder.unwrap_or_else(|| std::path::Path::new(".")))?;
     std::fs::write(file.path(), text)?;
     file.persist(path).map(|_| ()).map_err(|error| error.error)
 }
@@ -173,7 +180,11 @@ async fn ensure_topology(broker: &Broker, checked: &Checked, pool: &str) -> Resu
         match done {
             Err(topology::Error::Broker { what, reason }) if waited < 120 => {
                 if waited % 20 == 0 {
-                    tracing::warn!(what, reason, "the topology is not there yet; is a coordinator running?");
+                    tracing::warn!(
+                        what,
+                        reason,
+                        "the topology is not there yet; is a coordinator running?"
+                    );
                 }
                 waited += 1;
                 tokio::time::sleep(Duration::from_millis(250)).await;
@@ -197,7 +208,9 @@ fn start_lease_thread(
             let Ok(prefix) = Prefix::parse(&config.fleet.prefix) else { return };
             // The edge's connection was checked a moment ago; this one is for the same server.
             loop {
-                match LeaseStore::connect(&config.redis, prefix.clone(), &limits, FleetClock::new()).await {
+                match LeaseStore::connect(&config.redis, prefix.clone(), &limits, FleetClock::new())
+                    .await
+                {
                     Ok(store) => return keeper.keep(store, limits, notes, measures).await,
                     Err(error) => tracing::error!(%error, "leases cannot be renewed"),
                 }
@@ -235,7 +248,8 @@ async fn look_after(edge: Arc<Edge>, health: Health) {
         let detail = probe.err().map_or_else(String::new, |error| error.to_string());
         health.set_check("redis", !is_silent, detail);
         health.set_check("nats", edge.broker.is_connected(), String::new());
-        edge.is_store_silent.send_if_modified(|silent| std::mem::replace(silent, is_silent) != is_silent);
+        edge.is_store_silent
+            .send_if_modified(|silent| std::mem::replace(silent, is_silent) != is_silent);
         let mut silent = edge.is_store_silent.subscribe();
         let pause = if is_silent { ASK_AGAIN } else { LOOK };
         tokio::select! {
@@ -254,7 +268,12 @@ async fn pull(edge: Arc<Edge>, first: Puller, deliveries: TaskTracker, health: H
     let Some(slots) = slots else { return };
     loop {
         let next = puller.take().unwrap_or_else(|| {
-            Puller::new(edge.broker.clone(), &edge.pool, slots.clone(), edge.is_store_silent.subscribe())
+            Puller::new(
+                edge.broker.clone(),
+                &edge.pool,
+                slots.clone(),
+                edge.is_store_silent.subscribe(),
+            )
         });
         let deliver = |message, slot| {
             deliveries.spawn(drive::drive(Arc::clone(&edge), message, slot));

@@ -173,7 +173,10 @@ impl Puller {
         deliver: &mut impl FnMut(Message, Slot),
     ) {
         // A status comes on the pull's own inbox; a job keeps the subject that it was published on.
-        let number = answer.subject.strip_prefix(self.inbox.as_str()).and_then(|rest| rest.strip_prefix('.'));
+        let number = answer
+            .subject
+            .strip_prefix(self.inbox.as_str())
+            .and_then(|rest| rest.strip_prefix('.'));
         let number = number.and_then(|number| number.parse().ok()).unwrap_or(0);
         match answer.status {
             // A pull that was given up may still be answered: the job gets a slot all the same,

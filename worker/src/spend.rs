@@ -94,7 +94,8 @@ mod tests {
 
     #[tokio::test]
     async fn records_are_exact_and_numbered() {
-        let (spend, mut queue) = Spend::new(SpendRecord { tool: "t".into(), ..SpendRecord::default() });
+        let (spend, mut queue) =
+            Spend::new(SpendRecord { tool: "t".into(), ..SpendRecord::default() });
         spend.record(amount("0.0025")).await.unwrap();
         spend.clone().record(amount("1")).await.unwrap();
         let (first, second) = (queue.recv().await.unwrap(), queue.recv().await.unwrap());

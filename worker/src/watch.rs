@@ -99,7 +99,8 @@ impl Watched {
 
 /// What is new, changed and gone, in words.
 fn changes(before: &Registry, next: &Registry) -> Vec<String> {
-    let known = |registry: &Registry, name: &str| registry.tools().any(|t| t.descriptor.name == name);
+    let known =
+        |registry: &Registry, name: &str| registry.tools().any(|t| t.descriptor.name == name);
     let mut words: Vec<String> = next
         .tools()
         .filter(|tool| before.find(&tool.descriptor.name, &tool.hash).is_none())

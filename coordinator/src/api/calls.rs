@@ -59,7 +59,9 @@ fn names(body: &Body, key: Option<String>) -> Result<Names, Problem> {
     let call_id = key
         .or_else(|| body.call_id.clone())
         .unwrap_or_else(|| if is_named { format!("{turn}:0") } else { fresh_id() });
-    for (what, id) in [("executionId", &execution), ("node", &node), ("turn", &turn), ("callId", &call_id)] {
+    for (what, id) in
+        [("executionId", &execution), ("node", &node), ("turn", &turn), ("callId", &call_id)]
+    {
         check_id(what, id)?;
     }
     Ok(Names {
@@ -101,7 +103,8 @@ pub(crate) async fn call(
     admit::allow(record.as_ref(), &offers, &tool).map_err(refuse)?;
     let input = body.input.as_deref().map(RawValue::get);
     let arguments = admit::check(&offer, input).map_err(refuse)?;
-    let direct = Direct { offer, arguments, names, deadline_ms, is_bound: body.execution_id.is_some() };
+    let direct =
+        Direct { offer, arguments, names, deadline_ms, is_bound: body.execution_id.is_some() };
     let running = direct.start(coordinator, record, trace(&headers));
     running.respond(Prefer::read(&headers)).await
 }
@@ -160,7 +163,10 @@ mod tests {
         assert_ne!(one.name, two.name);
         assert!(one.is_unnamed && one.name.call.starts_with("main:direct:"));
         let keyed = names(&body("{}"), Some("k:1".into())).unwrap();
-        assert_eq!((keyed.name.execution.as_str(), keyed.name.call.as_str()), ("direct", "main:direct:k%3A1"));
+        assert_eq!(
+            (keyed.name.execution.as_str(), keyed.name.call.as_str()),
+            ("direct", "main:direct:k%3A1")
+        );
         assert!(!keyed.is_unnamed);
         let bound = names(&body(r#"{"executionId":"e"}"#), None).unwrap();
         assert!(!bound.is_unnamed && bound.name.execution == "e");

@@ -8,12 +8,12 @@ use crate::core::execution::{Execution, Settled, State as Phase, Wishes};
 use crate::service::Coordinator;
 use crate::submit::NotAccepted;
 use crate::turn::{ACTOR, TENANT};
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use axum::Json;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolfleet_io::broker::Error;
@@ -102,7 +102,11 @@ fn check_wishes(wishes: &Wishes) -> Result<(), Problem> {
     if faults.is_empty() {
         Ok(())
     } else {
-        Err(Problem::unprocessable("limit_invalid", faults.join("; "), "choose limits inside their range"))
+        Err(Problem::unprocessable(
+            "limit_invalid",
+            faults.join("; "),
+            "choose limits inside their range",
+        ))
     }
 }
 
@@ -131,7 +135,11 @@ fn page<T>(all: Vec<T>, asked: &Page) -> Result<(Vec<T>, Option<String>), Proble
     let from = match asked.cursor.as_deref() {
         None => 0,
         Some(cursor) => cursor.parse::<usize>().map_err(|_| {
-            Problem::unprocessable("cursor_invalid", format!("no such cursor: {cursor:?}"), "use nextCursor of the page before")
+            Problem::unprocessable(
+                "cursor_invalid",
+                format!("no such cursor: {cursor:?}"),
+                "use nextCursor of the page before",
+            )
         })?,
     };
     let limit = asked.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
@@ -163,7 +171,9 @@ pub(crate) async fn calls(
                 item["state"] = json!("done");
                 item
             }
-            None => json!({"call": call, "toolName": tool, "state": coordinator.open_state(&name).await}),
+            None => {
+                json!({"call": call, "toolName": tool, "state": coordinator.open_state(&name).await})
+            }
         };
         item["turn"] = json!(turn);
         items.push(item);
@@ -199,7 +209,10 @@ fn read_reason(body: Result<Bytes, BytesRejection>) -> Result<String, Problem> {
     let body: Reason = serde_json::from_str(text).map_err(|error| {
         Problem::bad_request("body_unreadable", error.to_string(), "send {\"reason\": \"…\"}")
     })?;
-    let reason = body.reason.filter(|reason| !reason.trim().is_empty()).unwrap_or_else(|| REASON_DEFAULT.to_owned());
+    let reason = body
+        .reason
+        .filter(|reason| !reason.trim().is_empty())
+        .unwrap_or_else(|| REASON_DEFAULT.to_owned());
     if reason.len() > REASON_BYTES_MAX {
         return Err(Problem::unprocessable(
             "reason_too_long",
@@ -220,8 +233,13 @@ pub(crate) async fn cancel(
     let reason = read_reason(body)?;
     // In a task of its own: a canceller that hangs up half-way leaves nothing half done.
     let (worker, execution) = (coordinator.clone(), id.clone());
-    let cancelling = tokio::spawn(async move { worker.cancel_execution(&execution, &reason).await });
-    match cancelling.await.map_err(|error| unavailable(Error::Silent(error.to_string())))?.map_err(unavailable)? {
+    let cancelling =
+        tokio::spawn(async move { worker.cancel_execution(&execution, &reason).await });
+    match cancelling
+        .await
+        .map_err(|error| unavailable(Error::Silent(error.to_string())))?
+        .map_err(unavailable)?
+    {
         ExecutionAnswer::Unknown => Err(not_found(&id)),
         ExecutionAnswer::Ended(state) => Err(Problem::new(
             StatusCode::CONFLICT,
@@ -308,7 +326,11 @@ pub(crate) async fn resolve(
     let body: Resolution = serde_json::from_str(&body_text(body)?)
         .map_err(|error| Problem::bad_request("body_unreadable", error.to_string(), mend))?;
     if !["done", "not-done"].contains(&body.outcome.as_str()) {
-        return Err(Problem::unprocessable("outcome_invalid", format!("no such outcome: {:?}", body.outcome), mend));
+        return Err(Problem::unprocessable(
+            "outcome_invalid",
+            format!("no such outcome: {:?}", body.outcome),
+            mend,
+        ));
     }
     let name = call_name(&execution, &call);
     let result = ending::read_result(&coordinator.broker, &name).await.map_err(unavailable)?;

@@ -45,7 +45,9 @@ impl Hosts {
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         // Of `[::1]` the last colon is no port's.
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.ends_with(':') => name,
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.ends_with(':') => {
+            name
+        }
         _ => host,
     }
 }
@@ -54,7 +56,12 @@ fn text<'a>(headers: &'a HeaderMap, name: &axum::http::HeaderName) -> Option<&'a
     headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
-fn judge(hosts: &Hosts, method: &Method, host: Option<&str>, headers: &HeaderMap) -> Result<(), Problem> {
+fn judge(
+    hosts: &Hosts,
+    method: &Method,
+    host: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
     let forbidden = |code, detail: String| {
         Problem::new(
             StatusCode::FORBIDDEN,
@@ -65,13 +72,19 @@ fn judge(hosts: &Hosts, method: &Method, host: Option<&str>, headers: &HeaderMap
         )
     };
     if !host.is_some_and(|host| hosts.allows(host)) {
-        return Err(forbidden("host_forbidden", format!("the host {:?} is not allowed", host.unwrap_or_default())));
+        return Err(forbidden(
+            "host_forbidden",
+            format!("the host {:?} is not allowed", host.unwrap_or_default()),
+        ));
     }
     if let Some(origin) = text(headers, &ORIGIN).filter(|origin| !hosts.allows_origin(origin)) {
         return Err(forbidden("origin_forbidden", format!("the origin {origin:?} is not allowed")));
     }
     let is_json = text(headers, &CONTENT_TYPE).is_some_and(|media_type| {
-        media_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+        media_type
+            .split(';')
+            .next()
+            .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
     });
     if *method == Method::POST && !is_json {
         return Err(Problem::new(
@@ -86,7 +99,11 @@ fn judge(hosts: &Hosts, method: &Method, host: Option<&str>, headers: &HeaderMap
 }
 
 /// Refuses requests that a page of another site could make.
-pub(crate) async fn check(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+pub(crate) async fn check(
+    State(hosts): State<Arc<Hosts>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let host = text(request.headers(), &HOST).or_else(|| request.uri().host());
     match judge(&hosts, request.method(), host, request.headers()) {
         Ok(()) => next.run(request).await,
@@ -101,10 +118,25 @@ mod tests {
     #[test]
     fn only_loopback_names_and_listed_ones_are_served() {
         let hosts = Hosts::new(&["fleet.internal".to_owned()]);
-        for good in ["localhost", "localhost:8080", "127.0.0.1:1", "[::1]:8080", "[::1]", "LOCALHOST:1", "fleet.internal:80"] {
+        for good in [
+            "localhost",
+            "localhost:8080",
+            "127.0.0.1:1",
+            "[::1]:8080",
+            "[::1]",
+            "LOCALHOST:1",
+            "fleet.internal:80",
+        ] {
             assert!(hosts.allows(good), "{good}");
         }
-        for bad in ["evil.example", "localhost.evil.example:1", "127.0.0.1.nip.example:1", "", "10.0.0.1", "fleet.internal.evil"] {
+        for bad in [
+            "evil.example",
+            "localhost.evil.example:1",
+            "127.0.0.1.nip.example:1",
+            "",
+            "10.0.0.1",
+            "fleet.internal.evil",
+        ] {
             assert!(!hosts.allows(bad), "{bad}");
         }
     }
@@ -118,7 +150,8 @@ mod tests {
             headers.insert(name, value.parse().unwrap());
             headers
         };
-        let judge = |headers: &HeaderMap| judge(&hosts, &Method::POST, Some("localhost:1"), headers);
+        let judge =
+            |headers: &HeaderMap| judge(&hosts, &Method::POST, Some("localhost:1"), headers);
         assert!(judge(&with("origin", "http://localhost:3000")).is_ok());
         for origin in ["http://evil.example", "http://localhost.evil.example", "null"] {
             assert!(judge(&with("origin", origin)).is_err(), "{origin}");

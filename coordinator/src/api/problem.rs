@@ -34,7 +34,15 @@ impl Problem {
         detail: impl Into<String>,
         mend: impl Into<String>,
     ) -> Problem {
-        Problem { status, code, title, detail: detail.into(), mend: mend.into(), turn: None, execution: None }
+        Problem {
+            status,
+            code,
+            title,
+            detail: detail.into(),
+            mend: mend.into(),
+            turn: None,
+            execution: None,
+        }
     }
 
     /// The turn to post again.
@@ -52,7 +60,13 @@ impl Problem {
 
     /// A request that reads and cannot be served.
     pub fn unprocessable(code: &'static str, detail: impl Into<String>, mend: &str) -> Problem {
-        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, "The request cannot be served", detail, mend)
+        Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            code,
+            "The request cannot be served",
+            detail,
+            mend,
+        )
     }
 
     /// A body over the limit.
@@ -87,7 +101,9 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
         }
-        for (key, value) in [("toolfleet-execution", &self.execution), ("toolfleet-turn", &self.turn)] {
+        for (key, value) in
+            [("toolfleet-execution", &self.execution), ("toolfleet-turn", &self.turn)]
+        {
             if let Some(Ok(value)) = value.as_ref().map(|value| HeaderValue::from_str(value)) {
                 headers.insert(HeaderName::from_static(key), value);
             }

@@ -21,7 +21,11 @@ pub(crate) fn body_text(body: Result<Bytes, BytesRejection>) -> Result<String, P
         other => Problem::bad_request("body_unreadable", other.to_string(), "send the whole body"),
     })?;
     String::from_utf8(bytes.to_vec()).map_err(|error| {
-        Problem::bad_request("body_unreadable", format!("the body is not UTF-8: {error}"), "send UTF-8")
+        Problem::bad_request(
+            "body_unreadable",
+            format!("the body is not UTF-8: {error}"),
+            "send UTF-8",
+        )
     })
 }
 
@@ -75,7 +79,11 @@ pub(crate) fn deadline(text: Option<&str>, now_ms: i64) -> Result<Option<i64>, P
     })?;
     let deadline_ms = instant.as_millisecond();
     if deadline_ms <= now_ms {
-        return Err(Problem::unprocessable("deadline_invalid", format!("the deadline {text} is over"), mend));
+        return Err(Problem::unprocessable(
+            "deadline_invalid",
+            format!("the deadline {text} is over"),
+            mend,
+        ));
     }
     Ok(Some(deadline_ms))
 }

@@ -66,7 +66,9 @@ pub(crate) struct Running {
     pub(crate) names: Vec<(&'static str, String)>,
 }
 
-fn ended(joined: Result<Result<String, Problem>, tokio::task::JoinError>) -> Result<String, Problem> {
+fn ended(
+    joined: Result<Result<String, Problem>, tokio::task::JoinError>,
+) -> Result<String, Problem> {
     joined.unwrap_or_else(|error| {
         Err(Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -102,7 +104,11 @@ impl Running {
         if prefer.is_async {
             let mut response = json(StatusCode::ACCEPTED, Body::from(self.accepted.clone()));
             insert(response.headers_mut(), LOCATION, &self.location);
-            insert(response.headers_mut(), HeaderName::from_static("preference-applied"), &prefer.applied());
+            insert(
+                response.headers_mut(),
+                HeaderName::from_static("preference-applied"),
+                &prefer.applied(),
+            );
             return Ok(self.with_names(response));
         }
         let Running { task, names, accepted, .. } = self;
@@ -164,7 +170,10 @@ mod tests {
     fn preferences_are_read_and_unknown_ones_ignored() {
         assert_eq!(prefer("respond-async, wait=10").applied(), "respond-async, wait=10");
         assert_eq!(prefer("Respond-Async").wait, None);
-        assert_eq!(prefer("wait=5; foo=bar"), Prefer { is_async: false, wait: Some(Duration::from_secs(5)) });
+        assert_eq!(
+            prefer("wait=5; foo=bar"),
+            Prefer { is_async: false, wait: Some(Duration::from_secs(5)) }
+        );
         assert_eq!(prefer("return=minimal"), Prefer::default());
     }
 }

@@ -40,13 +40,18 @@ pub(crate) async fn read(
     if subjects.len() > RECORDS_MAX {
         return Err(Problem::unprocessable(
             "too_many_records",
-            format!("the execution has {} records, the limit of one answer is {RECORDS_MAX}", subjects.len()),
+            format!(
+                "the execution has {} records, the limit of one answer is {RECORDS_MAX}",
+                subjects.len()
+            ),
             "read the stream of spend records itself",
         ));
     }
     let mut records = Vec::with_capacity(subjects.len());
     for subject in subjects {
-        let Some(message) = coordinator.broker.read_last(&stream, &subject).await.map_err(unavailable)? else {
+        let Some(message) =
+            coordinator.broker.read_last(&stream, &subject).await.map_err(unavailable)?
+        else {
             continue;
         };
         let record = SpendRecord::decode(message.payload.as_ref())

@@ -42,7 +42,9 @@ pub(crate) async fn list(
     let offers = coordinator.catalog.offers();
     let (list, hash) = match asked.format.as_deref() {
         None | Some("native") => native_list(&offers, &tags),
-        Some(format) => export::list(format, &offers, &tags).ok_or_else(|| formats::not_spoken(format))?,
+        Some(format) => {
+            export::list(format, &offers, &tags).ok_or_else(|| formats::not_spoken(format))?
+        }
     };
     let etag = format!("\"{hash}\"");
     if headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {

@@ -139,7 +139,9 @@ pub(crate) async fn read(
 ) -> Result<Response, Problem> {
     check_id("execution", &execution)?;
     check_id("turn", &name)?;
-    if let Some(format) = asked.format.as_deref().filter(|format| ![OPENAI_CHAT, ANTHROPIC].contains(format)) {
+    if let Some(format) =
+        asked.format.as_deref().filter(|format| ![OPENAI_CHAT, ANTHROPIC].contains(format))
+    {
         return Err(formats::not_spoken(format).into());
     }
     let record = coordinator.executions.get(TENANT, &execution).await.map_err(unavailable)?;

@@ -1,9 +1,9 @@
 //! `toolfleet call NAME --input JSON`.
 
 use super::exit;
-use crate::api::encode_segment;
 use super::output::line;
 use super::server::ServerArgs;
+use crate::api::encode_segment;
 use reqwest::Method;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -32,11 +32,15 @@ fn read_input(input: &str) -> Result<String, String> {
     let mut text = input.to_owned();
     if input == "-" {
         text.clear();
-        std::io::stdin().read_to_string(&mut text).map_err(|error| format!("standard input: {error}"))?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|error| format!("standard input: {error}"))?;
     }
     match serde_json::from_str::<&RawValue>(&text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(format!("--input is not JSON: {error}; give an object such as '{{\"city\": \"Oslo\"}}'")),
+        Err(error) => Err(format!(
+            "--input is not JSON: {error}; give an object such as '{{\"city\": \"Oslo\"}}'"
+        )),
     }
 }
 
@@ -66,7 +70,11 @@ pub(crate) async fn run(args: CallArgs, is_json: bool) -> ExitCode {
     } else {
         line(value["text"].as_str().unwrap_or_default());
     }
-    if value["isError"].as_bool() == Some(true) { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS }
+    if value["isError"].as_bool() == Some(true) {
+        ExitCode::from(exit::FAILED)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 #[cfg(test)]

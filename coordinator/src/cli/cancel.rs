@@ -79,7 +79,10 @@ pub(crate) async fn run(args: CancelArgs, is_json: bool) -> ExitCode {
 pub(crate) async fn resolve(args: ResolveArgs, is_json: bool) -> ExitCode {
     let (execution, call) = names(&args.id[0], args.id.get(1).map(String::as_str));
     let Some(call) = call else {
-        let text = format!("{:?} names no call; give its idempotency key, or execution and call", args.id[0]);
+        let text = format!(
+            "{:?} names no call; give its idempotency key, or execution and call",
+            args.id[0]
+        );
         return exit::complain(&text, exit::USAGE);
     };
     let body = json!({"outcome": args.outcome}).to_string();

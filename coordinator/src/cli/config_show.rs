@@ -37,7 +37,11 @@ pub(crate) fn run(args: &ConfigArgs, checked: &Checked, is_json: bool) -> ExitCo
         line(&format!("[{section}]"));
         for (key, setting) in keys.as_object().into_iter().flatten() {
             // TOML has no null: what is not set is shown as a comment.
-            let text = if setting.is_null() { format!("# {key} is not set") } else { format!("{key} = {setting}") };
+            let text = if setting.is_null() {
+                format!("# {key} is not set")
+            } else {
+                format!("{key} = {setting}")
+            };
             line(&text);
         }
         line("");

@@ -95,7 +95,8 @@ pub fn main() -> ExitCode {
         Command::Calls(args) => block_on(calls::run(args, json)),
         Command::Watch(args) => block_on(watch::run(args, json)),
         Command::Completions(args) => completions::run(&args),
-        Command::Bench(args) => match load(config.as_ref(), &Value::Object(serde_json::Map::new())) {
+        Command::Bench(args) => match load(config.as_ref(), &Value::Object(serde_json::Map::new()))
+        {
             Ok(checked) => block_on(bench::run(args, checked, json)),
             Err(code) => code,
         },
@@ -110,21 +111,25 @@ pub fn main() -> ExitCode {
             }
             Err(code) => code,
         },
-        Command::Dev(mut args) => match load(config.as_ref(), &Value::Object(serde_json::Map::new())) {
-            Ok(checked) => {
-                args.config_file = config;
-                block_on(dev::run(args, checked, json))
+        Command::Dev(mut args) => {
+            match load(config.as_ref(), &Value::Object(serde_json::Map::new())) {
+                Ok(checked) => {
+                    args.config_file = config;
+                    block_on(dev::run(args, checked, json))
+                }
+                Err(code) => code,
             }
-            Err(code) => code,
-        },
+        }
         Command::Topology(args) => match load(config.as_ref(), &args.flags()) {
             Ok(checked) => block_on(topology::run(args, checked, json)),
             Err(code) => code,
         },
-        Command::Config(args) => match load(config.as_ref(), &Value::Object(serde_json::Map::new())) {
-            Ok(checked) => config_show::run(&args, &checked, json),
-            Err(code) => code,
-        },
+        Command::Config(args) => {
+            match load(config.as_ref(), &Value::Object(serde_json::Map::new())) {
+                Ok(checked) => config_show::run(&args, &checked, json),
+                Err(code) => code,
+            }
+        }
     }
 }
 

@@ -47,11 +47,10 @@ impl ServeArgs {
 /// Reads an address; `:8080` is loopback's. Only loopback is taken while there is no authentication.
 fn loopback(key: &str, text: &str) -> Result<SocketAddr, String> {
     let whole = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_owned() };
-    let address = whole
-        .to_socket_addrs()
-        .ok()
-        .and_then(|mut addresses| addresses.next())
-        .ok_or_else(|| format!("server.{key}: {text:?} is no address such as 127.0.0.1:8080"))?;
+    let address =
+        whole.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()).ok_or_else(
+            || format!("server.{key}: {text:?} is no address such as 127.0.0.1:8080"),
+        )?;
     if address.ip().is_loopback() {
         Ok(address)
     } else {
@@ -70,17 +69,19 @@ pub(crate) fn run(args: ServeArgs, checked: Checked) -> ExitCode {
         Ok(addresses) => addresses,
         Err(text) => return exit::complain(&text, exit::CONFIG),
     };
-    let telemetry = match telemetry::start("toolfleet-coordinator", &instance(), &checked.config.telemetry) {
-        Ok(handle) => handle,
-        Err(error) => return exit::complain(&error, exit::CONFIG),
-    };
+    let telemetry =
+        match telemetry::start("toolfleet-coordinator", &instance(), &checked.config.telemetry) {
+            Ok(handle) => handle,
+            Err(error) => return exit::complain(&error, exit::CONFIG),
+        };
     let is_one = server.listen == server.admin_listen;
     let ended = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| (error.to_string(), exit::UNREACHABLE))
         .and_then(|runtime| {
-            let serving = serve(&checked, api, (!is_one).then_some(admin), args.ready_file.as_deref());
+            let serving =
+                serve(&checked, api, (!is_one).then_some(admin), args.ready_file.as_deref());
             runtime.block_on(serving)
         });
     telemetry.flush_and_stop(FLUSH);
@@ -131,9 +132,8 @@ async fn serve(
     tracing::warn!(%address, "no authentication: everything that reaches this loopback address may call every tool");
     tracing::info!(%address, %admin, "coordinator is ready");
     if let Some(path) = ready_file {
-        write_ready(path, address, admin).map_err(|error| {
-            (format!("--ready-file {}: {error}", path.display()), exit::CONFIG)
-        })?;
+        write_ready(path, address, admin)
+            .map_err(|error| (format!("--ready-file {}: {error}", path.display()), exit::CONFIG))?;
     }
     let drained = stop.clone();
     let serving = axum::serve(listener, router)

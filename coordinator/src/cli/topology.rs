@@ -67,7 +67,8 @@ pub(crate) async fn run(args: TopologyArgs, checked: Checked, is_json: bool) -> 
 fn show(broker: &Broker, parts: &[Part], is_json: bool) {
     let server = broker.client().server_info();
     if is_json {
-        let value = json!({"server": server.server_name, "version": server.version, "parts": parts});
+        let value =
+            json!({"server": server.server_name, "version": server.version, "parts": parts});
         line(&value.to_string());
         return;
     }

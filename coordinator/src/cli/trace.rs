@@ -75,7 +75,11 @@ async fn show(args: &TraceArgs, is_json: bool) -> Result<(), ExitCode> {
 ///
 /// # Errors
 /// The exit code where it cannot be had; it has been told already.
-pub(crate) async fn print(server: &ServerArgs, trace_id: &str, is_json: bool) -> Result<(), ExitCode> {
+pub(crate) async fn print(
+    server: &ServerArgs,
+    trace_id: &str,
+    is_json: bool,
+) -> Result<(), ExitCode> {
     let answer = settled(server, trace_id).await?;
     if is_json {
         line(&answer.text);

@@ -58,7 +58,11 @@ pub fn find<'a>(offers: &'a BTreeMap<String, Offer>, name: &str) -> Result<&'a O
 }
 
 /// Whether the execution's allow-list lets a tool through (CONTRACT 2.2).
-pub fn allow(record: Option<&Execution>, offers: &BTreeMap<String, Offer>, name: &str) -> Result<(), Refusal> {
+pub fn allow(
+    record: Option<&Execution>,
+    offers: &BTreeMap<String, Offer>,
+    name: &str,
+) -> Result<(), Refusal> {
     let Some(record) = record.filter(|record| !record.allows(name)) else { return Ok(()) };
     let reachable: Vec<&str> =
         offers.keys().map(String::as_str).filter(|name| record.allows(name)).collect();
@@ -98,7 +102,9 @@ pub fn check_call(offer: &Offer, call: &ModelCall) -> Result<Arguments, Refusal>
 pub fn check(offer: &Offer, text: Option<&str>) -> Result<Arguments, Refusal> {
     let bytes = text.map_or(0, str::len);
     if bytes > ARGUMENT_BYTES_MAX {
-        return Err(invalid(format!("the arguments have {bytes} bytes, the limit is {ARGUMENT_BYTES_MAX}")));
+        return Err(invalid(format!(
+            "the arguments have {bytes} bytes, the limit is {ARGUMENT_BYTES_MAX}"
+        )));
     }
     let sent = Json::parse_arguments(text).map_err(invalid)?;
     let admitted = offer.input.admit(&sent).map_err(invalid)?;
@@ -221,7 +227,11 @@ mod tests {
         let text = |text: Option<&str>| check(&offer(), text).unwrap_err().text;
         assert!(text(None).starts_with("invalid input: city: "), "{}", text(None));
         assert!(text(Some(r#"{"city":5}"#)).starts_with("invalid input: city: "));
-        assert!(text(Some("{")).starts_with("invalid input: not valid JSON"), "{}", text(Some("{")));
+        assert!(
+            text(Some("{")).starts_with("invalid input: not valid JSON"),
+            "{}",
+            text(Some("{"))
+        );
         let long = format!(r#"{{"city":"{}"}}"#, "x".repeat(ARGUMENT_BYTES_MAX));
         assert!(text(Some(&long)).contains("the limit is 262144"));
     }

@@ -59,7 +59,9 @@ impl Ended {
             tool: result.tool.clone(),
             code: result.is_error().then(|| result.code.clone()),
             text: result.text(),
-            is_json: result.form() == OutputForm::Json && !result.is_truncated && !result.is_error(),
+            is_json: result.form() == OutputForm::Json
+                && !result.is_truncated
+                && !result.is_error(),
             attempts: result.attempts,
             queue_ms: result.queued_ms,
             duration_ms: result.duration_ms,
@@ -139,7 +141,8 @@ impl Ended {
 
     /// The JSON value where the output is one and is whole, else the bounded text.
     fn result_text(&self) -> String {
-        let whole = self.is_json.then(|| serde_json::from_str::<&RawValue>(&self.text).ok()).flatten();
+        let whole =
+            self.is_json.then(|| serde_json::from_str::<&RawValue>(&self.text).ok()).flatten();
         whole.map_or_else(|| json!(self.text).to_string(), |value| value.get().to_owned())
     }
 }
@@ -167,7 +170,10 @@ mod tests {
 
     #[test]
     fn digits_survive_a_direct_answer() {
-        let ended = Ended::of_result(&result("ok", r#"{"n":12345678901234567890.10}"#, OutputForm::Json), false);
+        let ended = Ended::of_result(
+            &result("ok", r#"{"n":12345678901234567890.10}"#, OutputForm::Json),
+            false,
+        );
         let answer = ended.direct_answer("e");
         assert!(answer.contains(r#""result":{"n":12345678901234567890.10}"#), "{answer}");
         let value: Value = serde_json::from_str(&answer).unwrap();
@@ -178,11 +184,15 @@ mod tests {
 
     #[test]
     fn an_error_is_prefixed_for_the_model_only() {
-        let ended = Ended::of_result(&result("tool_error", "exited with code 3", OutputForm::Text), true);
+        let ended =
+            Ended::of_result(&result("tool_error", "exited with code 3", OutputForm::Text), true);
         assert_eq!(ended.model_text(), "Tool error: exited with code 3");
         let value: Value = serde_json::from_str(&ended.direct_answer("e")).unwrap();
         assert_eq!(value["result"], "exited with code 3");
-        assert_eq!((value["isError"].clone(), value["replayed"].clone()), (json!(true), json!(true)));
+        assert_eq!(
+            (value["isError"].clone(), value["replayed"].clone()),
+            (json!(true), json!(true))
+        );
         assert_eq!(value["code"], "tool_error");
     }
 

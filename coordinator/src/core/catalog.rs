@@ -135,7 +135,9 @@ fn prefer(at: i64, offer: &Offer, other_at: i64, other: &Offer) -> bool {
 pub fn native_list(offers: &BTreeMap<String, Offer>, tags: &[String]) -> (Value, String) {
     let tools: Vec<Value> = offers
         .values()
-        .filter(|offer| tags.is_empty() || tags.iter().any(|tag| offer.descriptor.tags.contains(tag)))
+        .filter(|offer| {
+            tags.is_empty() || tags.iter().any(|tag| offer.descriptor.tags.contains(tag))
+        })
         .map(native)
         .collect();
     let mut hasher = Sha256::new();
@@ -204,7 +206,12 @@ mod tests {
     fn announce(catalog: &mut Catalog, pool: &str, description: &str, at: i64) -> String {
         let descriptor = descriptor(description);
         let hash = descriptor.hash();
-        let version = Version { hash: hash.clone(), descriptor, announced_at_ms: at, announced_by: "w".into() };
+        let version = Version {
+            hash: hash.clone(),
+            descriptor,
+            announced_at_ms: at,
+            announced_by: "w".into(),
+        };
         let entry = ToolEntry::default().with(version).unwrap();
         catalog.apply(&format!("{pool}.find"), Some(&serde_json::to_vec(&entry).unwrap())).unwrap();
         hash
@@ -220,7 +227,9 @@ mod tests {
             slots_used: 0,
             build: "0".into(),
         };
-        catalog.apply(&format!("=w.{pool}.w"), Some(&serde_json::to_vec(&worker).unwrap())).unwrap();
+        catalog
+            .apply(&format!("=w.{pool}.w"), Some(&serde_json::to_vec(&worker).unwrap()))
+            .unwrap();
     }
 
     fn find(catalog: &Catalog) -> Option<Offer> {

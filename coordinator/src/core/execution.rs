@@ -219,7 +219,13 @@ pub struct Closed {
 
 impl Execution {
     /// A record as it is made.
-    pub fn new(id: &str, actor: &str, wishes: &Wishes, deadline_ms: Option<i64>, now_ms: i64) -> Execution {
+    pub fn new(
+        id: &str,
+        actor: &str,
+        wishes: &Wishes,
+        deadline_ms: Option<i64>,
+        now_ms: i64,
+    ) -> Execution {
         Execution {
             id: id.to_owned(),
             thread_id: wishes.thread_id.clone(),
@@ -244,7 +250,8 @@ impl Execution {
 
     /// Calls used, once each.
     pub fn calls_used(&self) -> u32 {
-        let used = self.turns.iter().flat_map(|turn| &turn.calls).filter(|call| call.is_admitted).count();
+        let used =
+            self.turns.iter().flat_map(|turn| &turn.calls).filter(|call| call.is_admitted).count();
         u32::try_from(used).unwrap_or(u32::MAX)
     }
 
@@ -267,14 +274,16 @@ impl Execution {
     pub fn closed(&self, now_ms: i64) -> Option<Closed> {
         let closed = |code, text: String| Some(Closed { code, text });
         match self.state {
-            State::Cancelled => {
-                closed(Code::Cancelled, self.reason.clone().unwrap_or_else(|| "cancelled".to_owned()))
-            }
+            State::Cancelled => closed(
+                Code::Cancelled,
+                self.reason.clone().unwrap_or_else(|| "cancelled".to_owned()),
+            ),
             State::Finished => closed(Code::Cancelled, "the execution is finished".to_owned()),
             State::LimitExceeded => closed(Code::LimitExceeded, self.limit_text()),
             State::Open => match self.deadline_ms {
                 Some(deadline_ms) if now_ms >= deadline_ms => {
-                    let text = format!("the execution's deadline {} is over", end::instant(deadline_ms));
+                    let text =
+                        format!("the execution's deadline {} is over", end::instant(deadline_ms));
                     closed(Code::TimedOut, text)
                 }
                 _ => None,
@@ -295,7 +304,10 @@ impl Execution {
 
     /// Earlier writes of the same tool with equal arguments that nobody has settled: where one of them
     /// ended with an unknown outcome, the new one is held back (CONTRACT 5.6).
-    pub fn unsettled_equals<'a>(&'a self, new: &'a CallRecord) -> impl Iterator<Item = &'a CallRecord> {
+    pub fn unsettled_equals<'a>(
+        &'a self,
+        new: &'a CallRecord,
+    ) -> impl Iterator<Item = &'a CallRecord> {
         self.calls().map(|(_, call)| call).filter(move |call| {
             call.call != new.call
                 && call.tool == new.tool
@@ -491,11 +503,15 @@ mod tests {
 
     #[test]
     fn wishes_that_are_not_built_yet_are_named_and_equal_wishes_are_equal() {
-        let wishes: Wishes = serde_json::from_str(r#"{"budget": {}, "dryRun": true, "asOf": "x"}"#).unwrap();
+        let wishes: Wishes =
+            serde_json::from_str(r#"{"budget": {}, "dryRun": true, "asOf": "x"}"#).unwrap();
         assert_eq!(wishes.not_yet(), ["dryRun", "asOf", "budget"]);
         assert!(serde_json::from_str::<Wishes>(r#"{"maxToolcalls": 1}"#).is_err());
-        let one: Wishes = serde_json::from_str(r#"{"id":"a","maxToolCalls":1,"labels":{"a":"1","b":"2"}}"#).unwrap();
-        let two: Wishes = serde_json::from_str(r#"{"labels":{"b":"2","a":"1"},"maxToolCalls":1}"#).unwrap();
+        let one: Wishes =
+            serde_json::from_str(r#"{"id":"a","maxToolCalls":1,"labels":{"a":"1","b":"2"}}"#)
+                .unwrap();
+        let two: Wishes =
+            serde_json::from_str(r#"{"labels":{"b":"2","a":"1"},"maxToolCalls":1}"#).unwrap();
         assert_eq!(one.hash(), two.hash());
         assert_eq!(Wishes { max_tool_calls: Some(0), ..Wishes::default() }.faults().len(), 1);
     }

@@ -27,9 +27,9 @@ pub fn sums(records: &[SpendRecord]) -> Result<Vec<Value>, String> {
     for record in records {
         let key = (record.tool.as_str(), record.service.as_str(), record.currency.as_str());
         let (amount, count) = sums.entry(key).or_default();
-        *amount = amount
-            .checked_add(record.amount_nano)
-            .ok_or_else(|| format!("the sum of {} at {} does not fit", record.tool, record.service))?;
+        *amount = amount.checked_add(record.amount_nano).ok_or_else(|| {
+            format!("the sum of {} at {} does not fit", record.tool, record.service)
+        })?;
         *count += 1;
     }
     let sum = |((tool, service, currency), (amount, count)): ((&str, &str, &str), (i64, u64))| {
@@ -62,7 +62,10 @@ mod tests {
     fn sums_are_exact_and_apart_by_tool() {
         let records = [record("a", 100_000_000), record("a", 200_000_000), record("b", 1)];
         let sums = sums(&records).unwrap();
-        assert_eq!((sums[0]["amount"].as_str(), sums[0]["records"].as_u64()), (Some("0.3"), Some(2)));
+        assert_eq!(
+            (sums[0]["amount"].as_str(), sums[0]["records"].as_u64()),
+            (Some("0.3"), Some(2))
+        );
         assert_eq!(sums[1]["amount"], "0.000000001");
         assert_eq!(entry(&records[2])["amount"], "0.000000001");
     }

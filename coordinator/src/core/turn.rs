@@ -40,7 +40,11 @@ pub fn derived_name(ids: &[Option<&str>]) -> Option<String> {
 pub fn read_key(header: &str) -> String {
     let text = header.trim();
     let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
-    if inner.len() == text.len() { text.to_owned() } else { inner.replace("\\\"", "\"").replace("\\\\", "\\") }
+    if inner.len() == text.len() {
+        text.to_owned()
+    } else {
+        inner.replace("\\\"", "\"").replace("\\\\", "\\")
+    }
 }
 
 /// One id for each call, unique in the turn: the provider's own; `<turn>:<position>` where there is
@@ -55,7 +59,8 @@ pub fn call_ids(turn: &str, ids: &[Option<&str>]) -> Vec<String> {
             Some(id) if !repeated(id) => (*id).to_owned(),
             other => {
                 let base = other.unwrap_or(turn);
-                let free = (position..).map(|n| format!("{base}:{n}")).find(|id| !taken.contains(id));
+                let free =
+                    (position..).map(|n| format!("{base}:{n}")).find(|id| !taken.contains(id));
                 let id = free.unwrap_or_else(|| format!("{base}:{position}"));
                 taken.insert(id.clone());
                 id
@@ -74,7 +79,9 @@ mod tests {
         assert!(derived_name(&[strong]).unwrap().starts_with("t-"));
         assert_eq!(derived_name(&[strong]), derived_name(&[strong]));
         assert_ne!(derived_name(&[strong]), derived_name(&[Some("call_abcdefghijklmnoq")]));
-        for weak in ["call_0", "functions.search:0", "call_abcdefghijklmno", "toolu_abcdefghijklm.nop", ""] {
+        for weak in
+            ["call_0", "functions.search:0", "call_abcdefghijklmno", "toolu_abcdefghijklm.nop", ""]
+        {
             assert_eq!(derived_name(&[strong, Some(weak)]), None, "{weak}");
         }
         assert_eq!(derived_name(&[strong, strong]), None, "repeated");

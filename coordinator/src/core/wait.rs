@@ -53,9 +53,10 @@ pub fn mark(job: &Job, overdue: Overdue, has_live_worker: bool) -> Mark {
     let clocks = job.clocks.unwrap_or_default();
     match overdue {
         Overdue::Whole => Mark { code: Code::TimedOut, reason: end::whole_time_over(&clocks) },
-        Overdue::No | Overdue::Queue if has_live_worker => {
-            Mark { code: Code::QueueTimedOut, reason: end::queue_timed_out(clocks.queue_timeout_ms) }
-        }
+        Overdue::No | Overdue::Queue if has_live_worker => Mark {
+            code: Code::QueueTimedOut,
+            reason: end::queue_timed_out(clocks.queue_timeout_ms),
+        },
         Overdue::No | Overdue::Queue => Mark { code: Code::NoWorker, reason: end::no_worker(job) },
     }
 }
@@ -144,7 +145,10 @@ mod tests {
 
     #[test]
     fn each_clock_has_its_own_error() {
-        assert_eq!(mark(&job(), Overdue::Queue, true).reason, "timed out after 60 s waiting for a worker");
+        assert_eq!(
+            mark(&job(), Overdue::Queue, true).reason,
+            "timed out after 60 s waiting for a worker"
+        );
         assert_eq!(mark(&job(), Overdue::Queue, false).code, Code::NoWorker);
         assert_eq!(mark(&job(), Overdue::Whole, true).reason, "timed out after 90 s");
     }
@@ -152,7 +156,9 @@ mod tests {
     #[test]
     fn a_call_that_is_held_or_was_claimed_is_not_ended_by_its_queue_timeout() {
         let mark = mark(&job(), Overdue::Queue, true);
-        let judge = |overdue, stopped: &Stopped, record, waited| judge_expired(overdue, &mark, stopped, record, waited);
+        let judge = |overdue, stopped: &Stopped, record, waited| {
+            judge_expired(overdue, &mark, stopped, record, waited)
+        };
         let holder = Holder { claim: "c".into(), worker: "w".into(), fence: 1 };
         let held = Stopped { holder: Some(holder), ..stopped(1) };
         assert_eq!(judge(Overdue::Queue, &held, false, false), Expired::LookAgain);
@@ -167,7 +173,13 @@ mod tests {
     #[test]
     fn a_store_that_has_forgotten_a_started_write_is_asked_again_one_lease_later() {
         let mark = mark(&job(), Overdue::Queue, true);
-        assert_eq!(judge_expired(Overdue::Queue, &mark, &stopped(0), true, false), Expired::WaitOneTtl);
-        assert!(matches!(judge_expired(Overdue::Queue, &mark, &stopped(0), true, true), Expired::End(_)));
+        assert_eq!(
+            judge_expired(Overdue::Queue, &mark, &stopped(0), true, false),
+            Expired::WaitOneTtl
+        );
+        assert!(matches!(
+            judge_expired(Overdue::Queue, &mark, &stopped(0), true, true),
+            Expired::End(_)
+        ));
     }
 }

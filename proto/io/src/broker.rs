@@ -26,7 +26,9 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nobody answers.
-    #[error("nats at {url} is not reachable: {reason}; start a nats-server with JetStream, or set nats.url")]
+    #[error(
+        "nats at {url} is not reachable: {reason}; start a nats-server with JetStream, or set nats.url"
+    )]
     Unreachable {
         /// Where.
         url: String,
@@ -303,8 +305,8 @@ fn authenticate(
     let mut options = options;
     // The client does not look for them in the address by itself.
     let first = addresses(config).into_iter().find_map(|url| url.parse::<ServerAddr>().ok());
-    if let Some((user, password)) =
-        first.and_then(|address| Some((address.username()?.to_owned(), address.password()?.to_owned())))
+    if let Some((user, password)) = first
+        .and_then(|address| Some((address.username()?.to_owned(), address.password()?.to_owned())))
     {
         options = options.user_and_password(user, password);
     }
@@ -414,9 +416,16 @@ fn is_full(error: &jetstream::context::PublishError) -> bool {
 /// Answers of a broker that is stopping, starting, or electing a leader.
 fn is_passing(error: &jetstream::context::PublishError) -> bool {
     let text = format!("{error:?}");
-    ["temporarily unavailable", "no leader", "not available", "server shutdown", "raft", "stream is offline"]
-        .iter()
-        .any(|sign| text.contains(sign))
+    [
+        "temporarily unavailable",
+        "no leader",
+        "not available",
+        "server shutdown",
+        "raft",
+        "stream is offline",
+    ]
+    .iter()
+    .any(|sign| text.contains(sign))
 }
 
 #[cfg(test)]
@@ -432,7 +441,10 @@ mod tests {
             assert!(!is_supported(bad), "{bad}");
         }
         let text = check_version("nats://x", "2.9.10").unwrap_err().to_string();
-        assert!(text.contains("2.9.10") && text.contains("2.12") && text.contains("install"), "{text}");
+        assert!(
+            text.contains("2.9.10") && text.contains("2.12") && text.contains("install"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -146,7 +146,10 @@ pub struct Dev {
 /// [`Limits`] as they are written: spans with units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "each field is documented at its namesake in toolfleet_proto::limit::Limits")]
+#[expect(
+    missing_docs,
+    reason = "each field is documented at its namesake in toolfleet_proto::limit::Limits"
+)]
 pub struct LimitsText {
     #[serde(deserialize_with = "text")]
     pub lease_ttl: String,
@@ -321,7 +324,8 @@ fn describe(error: figment::Error) -> String {
         .as_ref()
         .and_then(|metadata| metadata.source.as_ref())
         .map_or_else(String::new, |source| format!(" (from {source})"));
-    let path = if error.path.is_empty() { String::new() } else { format!("{}: ", error.path.join(".")) };
+    let path =
+        if error.path.is_empty() { String::new() } else { format!("{}: ", error.path.join(".")) };
     format!("{path}{}{origin}", error.kind)
 }
 

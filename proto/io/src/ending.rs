@@ -26,7 +26,9 @@ pub fn result_message(job: &Job, result: &CallResult, unnamed_retention_ms: u64)
     Outgoing {
         headers,
         payload: result.encode_to_vec().into(),
-        ttl: job.is_unnamed.then(|| Duration::from_secs(unnamed_retention_ms.div_ceil(1_000).max(1))),
+        ttl: job
+            .is_unnamed
+            .then(|| Duration::from_secs(unnamed_retention_ms.div_ceil(1_000).max(1))),
     }
 }
 
@@ -49,7 +51,10 @@ pub fn name_of(job: &Job) -> CallName {
 
 /// What stands at a call's start record, once one is there. After a refused store the record exists,
 /// but a replica may not show it yet.
-pub async fn read_record(broker: &Broker, name: &CallName) -> Result<Option<(u64, StartRecord)>, Error> {
+pub async fn read_record(
+    broker: &Broker,
+    name: &CallName,
+) -> Result<Option<(u64, StartRecord)>, Error> {
     let stream = broker.prefix().starts_stream();
     let Some(message) = broker.find_last(&stream, &broker.prefix().start(name)).await? else {
         return Ok(None);
@@ -136,7 +141,8 @@ pub async fn store_result(
         Once::Full => Err(Error::Silent("the stream of results is full".into())),
         Once::Taken => match read_result(broker, name).await? {
             Some(stored) => {
-                let is_ours = !result.attempt_id().is_empty() && stored.attempt_id() == result.attempt_id();
+                let is_ours =
+                    !result.attempt_id().is_empty() && stored.attempt_id() == result.attempt_id();
                 Ok(Ended { result: stored, is_ours, is_new: false })
             }
             None => Err(Error::Silent("the stored result is not readable yet".into())),

@@ -26,7 +26,9 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nobody answers.
-    #[error("redis at {url} is not reachable: {reason}; start a Redis 7 or Valkey, or set redis.url")]
+    #[error(
+        "redis at {url} is not reachable: {reason}; start a Redis 7 or Valkey, or set redis.url"
+    )]
     Unreachable {
         /// Where, without a password.
         url: String,
@@ -187,7 +189,11 @@ impl LeaseStore {
             .await
             .map_err(|error| self.silent(&error))?
             .0;
-        if back == stamp { Ok(()) } else { Err(Error::Unreadable("read back another value".into())) }
+        if back == stamp {
+            Ok(())
+        } else {
+            Err(Error::Unreadable("read back another value".into()))
+        }
     }
 
     /// Performs operations in order, in one script: one answer for each, `None` for those that have
@@ -262,7 +268,12 @@ impl LeaseStore {
     }
 
     /// CANCEL or EXPIRE: marks the call as [`StopKind`] says, and tells who holds it.
-    pub async fn stop(&self, name: &CallName, kind: StopKind, mark: &Mark) -> Result<Stopped, Error> {
+    pub async fn stop(
+        &self,
+        name: &CallName,
+        kind: StopKind,
+        mark: &Mark,
+    ) -> Result<Stopped, Error> {
         let what = match kind {
             StopKind::Cancel => "cancel",
             StopKind::Expire => "expire",
@@ -309,16 +320,18 @@ impl LeaseStore {
 }
 
 fn client(config: &config::Redis) -> Result<redis::Client, Error> {
-    let unreachable = |reason: String| Error::Unreachable {
-        url: without_password(&config.url),
-        reason,
-    };
-    let mut info =
-        config.url.as_str().into_connection_info().map_err(|error| unreachable(error.to_string()))?;
+    let unreachable =
+        |reason: String| Error::Unreachable { url: without_password(&config.url), reason };
+    let mut info = config
+        .url
+        .as_str()
+        .into_connection_info()
+        .map_err(|error| unreachable(error.to_string()))?;
     info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
     if let Some(path) = &config.password_file {
-        let password = std::fs::read_to_string(path)
-            .map_err(|error| unreachable(format!("redis.password_file {}: {error}", path.display())))?;
+        let password = std::fs::read_to_string(path).map_err(|error| {
+            unreachable(format!("redis.password_file {}: {error}", path.display()))
+        })?;
         let settings = info.redis_settings().clone().set_password(password.trim_end());
         info = info.set_redis_settings(settings);
     }
@@ -400,7 +413,8 @@ fn read_claim(answer: &[Value]) -> Result<Option<Acquired>, Error> {
     let word = answer.first().and_then(text).ok_or_else(unreadable)?;
     let at = |position: usize| answer.get(position).ok_or_else(unreadable);
     let int = |position: usize| at(position).and_then(|value| number(value).ok_or_else(unreadable));
-    let claims = |position: usize| int(position).map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX));
+    let claims =
+        |position: usize| int(position).map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX));
     let acquired = match word.as_str() {
         "granted" => Acquired::Granted {
             fence: u64::try_from(int(1)?).map_err(|_| unreadable())?,
@@ -460,7 +474,10 @@ mod tests {
     fn answers_that_no_script_gives_are_an_error() {
         assert!(read_claim(&[]).is_err());
         assert!(read_claim(&[Value::BulkString(b"granted".to_vec())]).is_err());
-        assert_eq!(read_claim(&[Value::BulkString(b"done".to_vec())]).unwrap(), Some(Acquired::Done));
+        assert_eq!(
+            read_claim(&[Value::BulkString(b"done".to_vec())]).unwrap(),
+            Some(Acquired::Done)
+        );
         assert_eq!(read_claim(&[Value::BulkString(b"ok".to_vec())]).unwrap(), None);
     }
 }

@@ -237,7 +237,10 @@ where
 {
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     // A line says what happened; the spans around it, with all their fields, are in the trace.
-    #[expect(clippy::redundant_closure_for_method_calls, reason = "the method is not general enough over its lifetime")]
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is not general enough over its lifetime"
+    )]
     let is_event: FilterFn = FilterFn::new(|metadata| metadata.is_event());
     let filter = FilterExt::<S>::and(filter, is_event);
     match format {

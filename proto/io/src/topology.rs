@@ -82,7 +82,11 @@ fn stream_config(spec: &StreamSpec) -> stream::Config {
     stream::Config {
         name: spec.name.clone(),
         subjects: spec.subjects.clone(),
-        retention: if spec.is_work_queue { RetentionPolicy::WorkQueue } else { RetentionPolicy::Limits },
+        retention: if spec.is_work_queue {
+            RetentionPolicy::WorkQueue
+        } else {
+            RetentionPolicy::Limits
+        },
         storage: StorageType::File,
         discard: DiscardPolicy::New,
         max_age: Duration::from_millis(spec.max_age_ms),
@@ -165,18 +169,58 @@ fn compare(spec: &StreamSpec, found: &stream::Config) -> Vec<String> {
             faults.push(format!("stream {}: {key} is {found}, must be {wanted}", spec.name));
         }
     };
-    same(found.subjects == wanted.subjects, "subjects", wanted.subjects.join(" "), found.subjects.join(" "));
-    same(found.retention == wanted.retention, "retention", format!("{:?}", wanted.retention), format!("{:?}", found.retention));
-    same(found.storage == wanted.storage, "storage", format!("{:?}", wanted.storage), format!("{:?}", found.storage));
-    same(found.discard == wanted.discard, "discard", format!("{:?}", wanted.discard), format!("{:?}", found.discard));
-    let is_old_enough = found.max_age.is_zero() || (!wanted.max_age.is_zero() && found.max_age >= wanted.max_age);
-    same(is_old_enough, "max_age", format!("{:?} or longer", wanted.max_age), format!("{:?}", found.max_age));
-    let is_large_enough = found.max_message_size < 0 || found.max_message_size >= wanted.max_message_size;
-    same(is_large_enough, "max_msg_size", wanted.max_message_size.to_string(), found.max_message_size.to_string());
+    same(
+        found.subjects == wanted.subjects,
+        "subjects",
+        wanted.subjects.join(" "),
+        found.subjects.join(" "),
+    );
+    same(
+        found.retention == wanted.retention,
+        "retention",
+        format!("{:?}", wanted.retention),
+        format!("{:?}", found.retention),
+    );
+    same(
+        found.storage == wanted.storage,
+        "storage",
+        format!("{:?}", wanted.storage),
+        format!("{:?}", found.storage),
+    );
+    same(
+        found.discard == wanted.discard,
+        "discard",
+        format!("{:?}", wanted.discard),
+        format!("{:?}", found.discard),
+    );
+    let is_old_enough =
+        found.max_age.is_zero() || (!wanted.max_age.is_zero() && found.max_age >= wanted.max_age);
+    same(
+        is_old_enough,
+        "max_age",
+        format!("{:?} or longer", wanted.max_age),
+        format!("{:?}", found.max_age),
+    );
+    let is_large_enough =
+        found.max_message_size < 0 || found.max_message_size >= wanted.max_message_size;
+    same(
+        is_large_enough,
+        "max_msg_size",
+        wanted.max_message_size.to_string(),
+        found.max_message_size.to_string(),
+    );
     same(found.allow_direct, "allow_direct", "true".into(), "false".into());
-    same(found.allow_message_ttl || !wanted.allow_message_ttl, "allow_msg_ttl", "true (nats-server 2.12 or newer)".into(), "false".into());
+    same(
+        found.allow_message_ttl || !wanted.allow_message_ttl,
+        "allow_msg_ttl",
+        "true (nats-server 2.12 or newer)".into(),
+        "false".into(),
+    );
     let republish = |config: &stream::Config| {
-        config.republish.as_ref().map_or_else(|| "none".to_owned(), |r| format!("{} -> {}", r.source, r.destination))
+        config
+            .republish
+            .as_ref()
+            .map_or_else(|| "none".to_owned(), |r| format!("{} -> {}", r.source, r.destination))
     };
     same(republish(found) == republish(&wanted), "republish", republish(&wanted), republish(found));
     faults
@@ -280,7 +324,9 @@ pub async fn ensure_consumer(
     let mut made = None;
     if mode == TopologyMode::Make {
         // Updates a consumer of other settings: they are ours, and an update loses no job.
-        made = Some(stream.create_consumer(wanted.clone()).await.map_err(|error| fault(&name, &error))?);
+        made = Some(
+            stream.create_consumer(wanted.clone()).await.map_err(|error| fault(&name, &error))?,
+        );
     }
     let found = match made {
         Some(consumer) => consumer.cached_info().config.clone(),
@@ -292,17 +338,41 @@ pub async fn ensure_consumer(
             faults.push(format!("consumer {name}: {key} is {found}, must be {wanted}"));
         }
     };
-    same(found.filter_subject == wanted.filter_subject, "filter_subject", wanted.filter_subject.clone(), found.filter_subject.clone());
-    same(found.ack_policy == wanted.ack_policy, "ack_policy", format!("{:?}", wanted.ack_policy), format!("{:?}", found.ack_policy));
-    same(found.ack_wait == wanted.ack_wait, "ack_wait", format!("{:?}", wanted.ack_wait), format!("{:?}", found.ack_wait));
+    same(
+        found.filter_subject == wanted.filter_subject,
+        "filter_subject",
+        wanted.filter_subject.clone(),
+        found.filter_subject.clone(),
+    );
+    same(
+        found.ack_policy == wanted.ack_policy,
+        "ack_policy",
+        format!("{:?}", wanted.ack_policy),
+        format!("{:?}", found.ack_policy),
+    );
+    same(
+        found.ack_wait == wanted.ack_wait,
+        "ack_wait",
+        format!("{:?}", wanted.ack_wait),
+        format!("{:?}", found.ack_wait),
+    );
     same(found.max_deliver <= 0, "max_deliver", "unlimited".into(), found.max_deliver.to_string());
-    same(found.max_ack_pending >= wanted.max_ack_pending, "max_ack_pending", wanted.max_ack_pending.to_string(), found.max_ack_pending.to_string());
+    same(
+        found.max_ack_pending >= wanted.max_ack_pending,
+        "max_ack_pending",
+        wanted.max_ack_pending.to_string(),
+        found.max_ack_pending.to_string(),
+    );
     if faults.is_empty() { Ok(()) } else { Err(Error::Different(faults)) }
 }
 
 /// What an operator must make where `fleet.topology = "check"`, as configurations of the server's
 /// own API: `(subject to request, JSON)`.
-pub fn export(prefix: &Prefix, limits: &Limits, pools: &[String]) -> Vec<(String, serde_json::Value)> {
+pub fn export(
+    prefix: &Prefix,
+    limits: &Limits,
+    pools: &[String],
+) -> Vec<(String, serde_json::Value)> {
     let mut requests = Vec::new();
     for spec in streams(prefix, limits) {
         let value = serde_json::to_value(stream_config(&spec)).unwrap_or_default();
@@ -317,10 +387,15 @@ pub fn export(prefix: &Prefix, limits: &Limits, pools: &[String]) -> Vec<(String
         requests.push((format!("$JS.API.STREAM.CREATE.KV_{}", spec.name), value));
     }
     for pool in pools {
-        let config = consumer::IntoConsumerConfig::into_consumer_config(consumer_config(prefix, pool, limits));
+        let config = consumer::IntoConsumerConfig::into_consumer_config(consumer_config(
+            prefix, pool, limits,
+        ));
         let stream = prefix.jobs_stream();
         let value = serde_json::json!({"stream_name": stream, "config": config});
-        requests.push((format!("$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{}", Prefix::consumer(pool)), value));
+        requests.push((
+            format!("$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{}", Prefix::consumer(pool)),
+            value,
+        ));
     }
     requests
 }
@@ -348,7 +423,10 @@ mod tests {
         found.republish = None;
         let faults = compare(&results, &found);
         assert_eq!(faults.len(), 2, "{faults:?}");
-        assert!(faults[0].contains("TF_V1_RESULTS: allow_msg_ttl is false, must be true"), "{faults:?}");
+        assert!(
+            faults[0].contains("TF_V1_RESULTS: allow_msg_ttl is false, must be true"),
+            "{faults:?}"
+        );
     }
 
     #[test]
@@ -370,6 +448,8 @@ mod tests {
         let prefix = Prefix::parse("tf.v1").unwrap();
         let requests = export(&prefix, &Limits::default(), &["web".to_owned()]);
         assert_eq!(requests.len(), 6 + 3 + 1);
-        assert!(requests.iter().any(|(subject, _)| subject.ends_with("CREATE.TF_V1_JOBS.pool-web")));
+        assert!(
+            requests.iter().any(|(subject, _)| subject.ends_with("CREATE.TF_V1_JOBS.pool-web"))
+        );
     }
 }

@@ -195,7 +195,9 @@ mod tests {
     fn a_stored_result_comes_first_and_a_holder_before_a_mark() {
         let mark = Mark { code: Code::Cancelled, reason: "no".into() };
         let marked = Acquired::Marked { mark, claims: 0, now_ms: 0 };
-        for acquired in [granted_at(0, 1), Acquired::Done, Acquired::Held { remaining_ms: 1 }, marked.clone()] {
+        for acquired in
+            [granted_at(0, 1), Acquired::Done, Acquired::Held { remaining_ms: 1 }, marked.clone()]
+        {
             assert_eq!(judge(&job(), &acquired, true, true), Verdict::AcknowledgeOnly);
         }
         assert_eq!(judge(&job(), &Acquired::Done, false, true), Verdict::ReadAgain);
@@ -206,9 +208,18 @@ mod tests {
 
     #[test]
     fn a_first_claim_past_the_queue_timeout_waited_in_vain_a_later_one_did_not() {
-        assert_eq!(code(&judge(&job(), &granted_at(60_000, 1), false, true)), Some(Code::QueueTimedOut));
-        assert!(matches!(judge(&job(), &granted_at(60_000, 2), false, true), Verdict::Run { attempt: 2, .. }));
-        assert_eq!(code(&judge(&job(), &granted_at(150_000, 2), false, true)), Some(Code::TimedOut));
+        assert_eq!(
+            code(&judge(&job(), &granted_at(60_000, 1), false, true)),
+            Some(Code::QueueTimedOut)
+        );
+        assert!(matches!(
+            judge(&job(), &granted_at(60_000, 2), false, true),
+            Verdict::Run { attempt: 2, .. }
+        ));
+        assert_eq!(
+            code(&judge(&job(), &granted_at(150_000, 2), false, true)),
+            Some(Code::TimedOut)
+        );
     }
 
     #[test]
@@ -224,7 +235,10 @@ mod tests {
     fn a_worker_without_the_tool_never_runs_it() {
         let verdict = judge(&job(), &granted_at(0, 1), false, false);
         assert_eq!(verdict, Verdict::HandBack { delay_ms: UNKNOWN_DELAY_MS });
-        assert_eq!(code(&judge(&job(), &granted_at(60_000, 1), false, false)), Some(Code::QueueTimedOut));
+        assert_eq!(
+            code(&judge(&job(), &granted_at(60_000, 1), false, false)),
+            Some(Code::QueueTimedOut)
+        );
     }
 
     #[test]

@@ -72,7 +72,8 @@ impl Heartbeat {
                 }
             } else if let Some(asked) = self.leases.get_mut(claim) {
                 *asked = (*asked).max(asked_at_ms);
-                changes.push(Change::Renewed { claim: claim.clone(), is_marked: renewed.is_marked });
+                changes
+                    .push(Change::Renewed { claim: claim.clone(), is_marked: renewed.is_marked });
             }
         }
         changes
@@ -125,7 +126,10 @@ mod tests {
     #[test]
     fn a_failed_renewal_is_never_taken_for_a_success() {
         let mut heartbeat = heartbeat();
-        assert_eq!(heartbeat.renewed(6_000, &answer(false)), vec![Change::Lost { claim: "c".into() }]);
+        assert_eq!(
+            heartbeat.renewed(6_000, &answer(false)),
+            vec![Change::Lost { claim: "c".into() }]
+        );
         assert!(!heartbeat.may_start("c", 6_001));
     }
 

@@ -46,20 +46,21 @@ impl Delivery {
     ) -> Settle {
         let claim = claimed.holder.claim.as_str();
         let is_not_started = matches!(ended.outcome, RunOutcome::NotStarted { .. });
-        let (rendered, is_verdict) = match self.read_outcome(tool, ended.outcome, timeout_ms, attempt.started_at_ms) {
-            Outcome::Offer(rendered) => (rendered, false),
-            Outcome::Verdict(rendered) => (rendered, true),
-            Outcome::HandBack => {
-                self.edge.keeper.forget(claim);
-                self.edge.claims.release(&self.name, claim).await;
-                return Settle::HandBack { delay_ms: 0 };
-            }
-            Outcome::Nothing => {
-                self.edge.measures.lease_lost();
-                spans::fail(span, "lease_lost");
-                return Settle::Nothing;
-            }
-        };
+        let (rendered, is_verdict) =
+            match self.read_outcome(tool, ended.outcome, timeout_ms, attempt.started_at_ms) {
+                Outcome::Offer(rendered) => (rendered, false),
+                Outcome::Verdict(rendered) => (rendered, true),
+                Outcome::HandBack => {
+                    self.edge.keeper.forget(claim);
+                    self.edge.claims.release(&self.name, claim).await;
+                    return Settle::HandBack { delay_ms: 0 };
+                }
+                Outcome::Nothing => {
+                    self.edge.measures.lease_lost();
+                    spans::fail(span, "lease_lost");
+                    return Settle::Nothing;
+                }
+            };
         if let Some(code) = rendered.code {
             spans::fail(span, code.as_str());
         }
@@ -98,7 +99,15 @@ impl Delivery {
                 return Settle::Nothing;
             }
             let retention_ms = self.edge.limits.unnamed_retention_ms;
-            match ending::store_result(&self.edge.broker, &self.job, &self.name, result.clone(), retention_ms).await {
+            match ending::store_result(
+                &self.edge.broker,
+                &self.job,
+                &self.name,
+                result.clone(),
+                retention_ms,
+            )
+            .await
+            {
                 Ok(stored) => {
                     // What another end was faster with was counted there.
                     if stored.is_ours {
@@ -113,7 +122,9 @@ impl Delivery {
                     // A holder past its time acknowledges nothing; the start check ends the redelivery.
                     return if is_held { Settle::Acknowledge } else { Settle::Nothing };
                 }
-                Err(error) => tracing::warn!(call = %self.name, %error, "a result is not stored yet"),
+                Err(error) => {
+                    tracing::warn!(call = %self.name, %error, "a result is not stored yet")
+                }
             }
             let is_too_late = self.edge.clock.now_ms() > deadline_ms + OFFER_MS;
             if !is_held || is_too_late {

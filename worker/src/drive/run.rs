@@ -28,7 +28,11 @@ const CAPTURE_SLACK_BYTES: usize = 4 * 1024;
 impl Delivery {
     /// Takes the start record where one is needed, runs the tool, commits. `None`: wait one lease
     /// time, then claim again.
-    pub(crate) async fn start_and_run(&self, claimed: &Claimed, has_waited: bool) -> Option<Settle> {
+    pub(crate) async fn start_and_run(
+        &self,
+        claimed: &Claimed,
+        has_waited: bool,
+    ) -> Option<Settle> {
         let Some(tool) = &self.tool else { return Some(self.give_back(claimed, 0).await) };
         let span = spans::process(self.attempt_of(claimed), &Prefix::consumer(&self.edge.pool));
         self.adopt(&span);
@@ -74,7 +78,10 @@ impl Delivery {
         let secrets = match self.secrets(tool) {
             Ok(secrets) => secrets,
             Err(message) => {
-                return Ended { outcome: RunOutcome::NotStarted { message }, duration: Duration::ZERO };
+                return Ended {
+                    outcome: RunOutcome::NotStarted { message },
+                    duration: Duration::ZERO,
+                };
             }
         };
         let invocation = Invocation {
@@ -84,10 +91,12 @@ impl Delivery {
             kill_grace: Duration::from_millis(self.edge.limits.kill_grace_ms),
             capture_bytes_max: self.capture_bytes_max(tool),
             stop: self.stop.clone(),
+            expiry: self.edge.keeper.expiry(&claimed.holder.claim),
             secrets,
         };
         let (spend, records) = Spend::new(self.spend_base(claimed));
-        let recording = tokio::spawn(record_spend(Arc::clone(&self.edge), self.name.clone(), records));
+        let recording =
+            tokio::spawn(record_spend(Arc::clone(&self.edge), self.name.clone(), records));
         let run = tool.run.clone();
         let body = async move {
             match &run {
@@ -143,7 +152,8 @@ impl Delivery {
         let (traceparent, tracestate) = telemetry::current_trace_context(span);
         let caller = self.job.caller.clone().unwrap_or_default();
         let by_timeout = attempt.started_at_ms + i64::try_from(timeout_ms).unwrap_or(i64::MAX / 2);
-        let deadline_ms = self.job.clocks.map_or(by_timeout, |clocks| clocks.deadline_ms.min(by_timeout));
+        let deadline_ms =
+            self.job.clocks.map_or(by_timeout, |clocks| clocks.deadline_ms.min(by_timeout));
         CallContext {
             tool_name: self.job.tool.clone(),
             tenant: self.name.tenant.clone(),
@@ -162,7 +172,11 @@ impl Delivery {
             deadline: end::instant(deadline_ms),
             timeout_ms,
             dry_run: self.job.dry_run,
-            as_of: if self.job.as_of_ms == 0 { String::new() } else { end::instant(self.job.as_of_ms) },
+            as_of: if self.job.as_of_ms == 0 {
+                String::new()
+            } else {
+                end::instant(self.job.as_of_ms)
+            },
             traceparent,
             tracestate,
             baggage: self.job.trace.as_ref().map(|trace| trace.baggage.clone()).unwrap_or_default(),

@@ -123,7 +123,11 @@ impl Delivery {
 
     /// Whether the tool must not be started any more, and how the delivery ends then. `record`: the
     /// sequence of our own start record, taken back where nothing starts.
-    pub(crate) async fn must_not_start(&self, claimed: &Claimed, record: Option<u64>) -> Option<Settle> {
+    pub(crate) async fn must_not_start(
+        &self,
+        claimed: &Claimed,
+        record: Option<u64>,
+    ) -> Option<Settle> {
         if let Some(StopReason::Cancelled(reason)) = self.stop.reason() {
             return Some(self.end_cancelled(claimed, record, &reason).await);
         }

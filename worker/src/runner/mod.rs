@@ -1,7 +1,10 @@
 //! Runners: what turns an invocation into an outcome.
 
 pub mod exec;
+mod expiry;
 pub mod native;
+
+pub use expiry::Expiry;
 
 use crate::context::CallContext;
 use crate::stop::{Stop, StopReason};
@@ -23,6 +26,8 @@ pub struct Invocation {
     pub capture_bytes_max: usize,
     /// Fires when the tool must stop.
     pub stop: Stop,
+    /// When the tool must be gone, whoever stops it: the lease is over then.
+    pub expiry: Expiry,
     /// Secrets that the tool names, by name.
     pub secrets: Vec<(String, String)>,
 }

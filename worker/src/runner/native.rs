@@ -73,10 +73,9 @@ impl<T: Tool> Native for T {
             };
             match self.call(input, context).await {
                 Ok(output) => read_output(&output),
-                Err(error) => RunOutcome::Failed {
-                    message: error.message,
-                    is_transient: error.is_transient,
-                },
+                Err(error) => {
+                    RunOutcome::Failed { message: error.message, is_transient: error.is_transient }
+                }
             }
         })
     }
@@ -184,6 +183,7 @@ mod tests {
             kill_grace: Duration::from_millis(30),
             capture_bytes_max: 1_000,
             stop: Stop::new(),
+            expiry: crate::runner::Expiry::at(u64::MAX),
             secrets: Vec::new(),
         }
     }
@@ -196,10 +196,18 @@ mod tests {
 
     #[tokio::test]
     async fn each_way_to_end_is_its_own_outcome() {
-        let run = |arguments: &'static str| async move { run_tool(Odd, &invocation(arguments)).await };
-        assert!(matches!(run(r#"{"mode": "x"}"#).await, RunOutcome::Output(RawOutput::Text(text)) if text == "did x"));
-        assert!(matches!(run(r#"{"mode": "fail"}"#).await, RunOutcome::Failed { is_transient: true, .. }));
-        assert!(matches!(run(r#"{"mode": "panic"}"#).await, RunOutcome::Failed { message, .. } if message == "the tool panicked: gone wrong"));
+        let run =
+            |arguments: &'static str| async move { run_tool(Odd, &invocation(arguments)).await };
+        assert!(
+            matches!(run(r#"{"mode": "x"}"#).await, RunOutcome::Output(RawOutput::Text(text)) if text == "did x")
+        );
+        assert!(matches!(
+            run(r#"{"mode": "fail"}"#).await,
+            RunOutcome::Failed { is_transient: true, .. }
+        ));
+        assert!(
+            matches!(run(r#"{"mode": "panic"}"#).await, RunOutcome::Failed { message, .. } if message == "the tool panicked: gone wrong")
+        );
         assert!(matches!(run(r#"{"mode": 5}"#).await, RunOutcome::InputRefused { .. }));
         assert!(matches!(run(r#"{"mode": "wait"}"#).await, RunOutcome::TimedOut));
         assert!(matches!(run(r#"{"mode": "hang"}"#).await, RunOutcome::TimedOut));
@@ -210,7 +218,9 @@ mod tests {
         let invocation = invocation(r#"{"mode": "hang"}"#);
         invocation.stop.fire(StopReason::Cancelled("no longer needed".into()));
         let outcome = run_tool(Odd, &invocation).await;
-        assert!(matches!(outcome, RunOutcome::Stopped(StopReason::Cancelled(reason)) if reason == "no longer needed"));
+        assert!(
+            matches!(outcome, RunOutcome::Stopped(StopReason::Cancelled(reason)) if reason == "no longer needed")
+        );
     }
 
     #[tokio::test]

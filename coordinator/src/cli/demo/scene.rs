@@ -129,15 +129,18 @@ impl Stage {
     pub(super) async fn meddle(self, _ready: Ready, turn: &'static str) -> anyhow::Result<()> {
         let (report, _) = self.running(turn, "market-report").await?;
         let worker = report["worker"].as_str().context("nobody runs the report")?.to_owned();
-        let pid = worker.rsplit('-').nth(1).and_then(|pid| pid.parse::<i32>().ok()).and_then(Pid::from_raw);
+        let pid = worker
+            .rsplit('-')
+            .nth(1)
+            .and_then(|pid| pid.parse::<i32>().ok())
+            .and_then(Pid::from_raw);
         let pid = pid.context("the worker's name holds no process id")?;
         kill_process(pid, Signal::KILL).context("the worker could not be killed")?;
-        self.note(&format!("kill -9 of {worker}, which was writing the report: another worker takes it over"));
+        self.note(&format!(
+            "kill -9 of {worker}, which was writing the report: another worker takes it over"
+        ));
         let (_, call) = self.running(turn, "watch-price").await?;
-        let path = format!(
-            "/v1/calls/{EXECUTION}/{}/cancel",
-            crate::api::encode_segment(&call)
-        );
+        let path = format!("/v1/calls/{EXECUTION}/{}/cancel", crate::api::encode_segment(&call));
         let body = json!({"reason": "the buyer has decided"}).to_string();
         let Ok(answer) = self.connection.ask(Method::POST, &path, Some(body), &[]).await else {
             bail!("the call could not be cancelled")
@@ -151,10 +154,12 @@ impl Stage {
         let looking = async {
             loop {
                 let items = of_execution(&self.connection, EXECUTION).await.unwrap_or_default();
-                let of_turn = |item: &&Value| text(item, "turn") == turn && text(item, "toolName") == tool;
+                let of_turn =
+                    |item: &&Value| text(item, "turn") == turn && text(item, "toolName") == tool;
                 let call = items.iter().find(of_turn).map(|item| text(item, "call").to_owned());
                 if let Some(call) = call {
-                    let path = format!("/v1/calls/{EXECUTION}/{}", crate::api::encode_segment(&call));
+                    let path =
+                        format!("/v1/calls/{EXECUTION}/{}", crate::api::encode_segment(&call));
                     let state = self.read(&path).await?;
                     if state["state"] == "running" {
                         return anyhow::Ok((state, call));
@@ -188,7 +193,8 @@ impl Stage {
 
     /// Shows the trace of a turn as a tree.
     pub(super) async fn trace(&self, turn: &str) -> anyhow::Result<()> {
-        let id = lock(&self.trace_ids).iter().find(|(name, _)| name == turn).map(|(_, id)| id.clone());
+        let id =
+            lock(&self.trace_ids).iter().find(|(name, _)| name == turn).map(|(_, id)| id.clone());
         let id = id.context("the turn has no trace")?;
         if trace::print(&self.server, &id, false).await.is_err() {
             bail!("the trace {id} could not be shown");

@@ -49,7 +49,9 @@ fn texts<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
 fn asked_ids(message: &Value) -> Vec<&str> {
     let mut ids = texts(&message["tool_calls"], "id");
     let blocks = message["content"].as_array().into_iter().flatten();
-    ids.extend(blocks.filter(|block| block["type"] == "tool_use").filter_map(|block| block["id"].as_str()));
+    ids.extend(
+        blocks.filter(|block| block["type"] == "tool_use").filter_map(|block| block["id"].as_str()),
+    );
     ids
 }
 
@@ -95,8 +97,11 @@ mod tests {
 
     #[test]
     fn the_example_messages_have_calls() {
-        let trip = serde_json::from_str(include_str!("../../../../examples/turns/trip.openai.json"));
-        let buy = serde_json::from_str(include_str!("../../../../examples/turns/procurement.anthropic.json"));
+        let trip =
+            serde_json::from_str(include_str!("../../../../examples/turns/trip.openai.json"));
+        let buy = serde_json::from_str(include_str!(
+            "../../../../examples/turns/procurement.anthropic.json"
+        ));
         assert_eq!(asked_ids(&trip.unwrap()).len() + asked_ids(&buy.unwrap()).len(), 11);
     }
 }

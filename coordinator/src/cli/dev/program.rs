@@ -72,8 +72,8 @@ impl Program {
         tools: Option<&PathBuf>,
         around: Surroundings,
     ) -> Program {
-        let args = tools
-            .map_or_else(Vec::new, |dir| vec!["--tools".into(), dir.into(), "--watch".into()]);
+        let args =
+            tools.map_or_else(Vec::new, |dir| vec!["--tools".into(), dir.into(), "--watch".into()]);
         Program {
             role: Role::Worker(number),
             executable,

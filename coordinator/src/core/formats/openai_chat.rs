@@ -76,7 +76,8 @@ pub fn read(message: &str) -> Result<Vec<ModelCall>, Refused> {
     }
     // Typed blocks are another provider's content: their calls must not be overlooked.
     let has_blocks = body.content.as_ref().is_some_and(|content| {
-        content.get().starts_with('[') && !content.get().contains("\"type\":\"text\"")
+        content.get().starts_with('[')
+            && !content.get().contains("\"type\":\"text\"")
             && content.get().contains("\"type\"")
     });
     if (body.role.is_some() || body.finish_reason.is_some()) && !has_blocks {
@@ -84,7 +85,8 @@ pub fn read(message: &str) -> Result<Vec<ModelCall>, Refused> {
     }
     Err(Refused {
         code: "format_unrecognised",
-        detail: "the body is neither an OpenAI Chat Completions message nor a whole response".to_owned(),
+        detail: "the body is neither an OpenAI Chat Completions message nor a whole response"
+            .to_owned(),
         mend: "hand in an object with tool_calls or choices, or an envelope {\"message\": …}",
     })
 }
@@ -140,8 +142,15 @@ mod tests {
     #[test]
     fn a_message_a_response_and_an_envelope_give_the_same_calls() {
         let message = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"t","arguments":"{\"a\":1}"}}]}"#;
-        let response = format!(r#"{{"id":"x","choices":[{{"index":0,"finish_reason":"tool_calls","message":{message}}}]}}"#);
-        for body in [message.to_owned(), response.clone(), format!(r#"{{"message":{message}}}"#), format!(r#"{{"message":{response},"turn":"t1"}}"#)] {
+        let response = format!(
+            r#"{{"id":"x","choices":[{{"index":0,"finish_reason":"tool_calls","message":{message}}}]}}"#
+        );
+        for body in [
+            message.to_owned(),
+            response.clone(),
+            format!(r#"{{"message":{message}}}"#),
+            format!(r#"{{"message":{response},"turn":"t1"}}"#),
+        ] {
             let calls = calls(&body);
             assert_eq!(calls.len(), 1, "{body}");
             assert_eq!((calls[0].id.as_deref(), calls[0].name.as_str()), (Some("call_1"), "t"));
@@ -151,10 +160,17 @@ mod tests {
 
     #[test]
     fn nulls_count_as_absent_and_a_message_without_calls_is_fine() {
-        assert!(calls(r#"{"role":"assistant","content":"hi","tool_calls":null,"refusal":null}"#).is_empty());
+        assert!(
+            calls(r#"{"role":"assistant","content":"hi","tool_calls":null,"refusal":null}"#)
+                .is_empty()
+        );
         assert!(calls(r#"{"role":"assistant","content":"hi"}"#).is_empty());
-        assert!(calls(r#"{"choices":[{"message":{"role":"assistant","content":"hi"}}]}"#).is_empty());
-        let sparse = calls(r#"{"tool_calls":[{"id":null,"function":{"name":"t","arguments":null}},{"function":{"name":"t"}}]}"#);
+        assert!(
+            calls(r#"{"choices":[{"message":{"role":"assistant","content":"hi"}}]}"#).is_empty()
+        );
+        let sparse = calls(
+            r#"{"tool_calls":[{"id":null,"function":{"name":"t","arguments":null}},{"function":{"name":"t"}}]}"#,
+        );
         assert!(sparse.iter().all(|call| call.id.is_none() && call.arguments == Ok(None)));
     }
 
@@ -173,7 +189,10 @@ mod tests {
         assert_eq!(code("[]", None), "message_unreadable");
         assert_eq!(code("{", None), "message_unreadable");
         assert_eq!(code("{}", None), "format_unrecognised");
-        assert_eq!(code(r#"{"role":"assistant","content":[{"type":"tool_use"}]}"#, Some("openai-chat")), "format_unrecognised");
+        assert_eq!(
+            code(r#"{"role":"assistant","content":[{"type":"tool_use"}]}"#, Some("openai-chat")),
+            "format_unrecognised"
+        );
         assert_eq!(code(r#"{"tool_calls":[]}"#, Some("gemini")), "format_unsupported");
         assert_eq!(code(r#"{"tool_calls":[]}"#, Some("x")), "format_unknown");
         let two = r#"{"choices":[{"message":{"tool_calls":[{"function":{"name":"a"}}]}},{"message":{"tool_calls":[{"function":{"name":"b"}}]}}]}"#;
@@ -183,6 +202,9 @@ mod tests {
     #[test]
     fn a_result_carries_the_providers_own_id() {
         let message = render(Some("call_0"), "Tool error: no");
-        assert_eq!(message, json!({"role":"tool","tool_call_id":"call_0","content":"Tool error: no"}));
+        assert_eq!(
+            message,
+            json!({"role":"tool","tool_call_id":"call_0","content":"Tool error: no"})
+        );
     }
 }

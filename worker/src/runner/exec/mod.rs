@@ -3,6 +3,9 @@
 mod capture;
 mod environment;
 mod group;
+mod guard;
+#[cfg_attr(not(test), expect(dead_code, reason = "the guard writes what is read here"))]
+mod report;
 mod scratch;
 mod side;
 #[cfg(test)]
@@ -13,11 +16,12 @@ use crate::spend::Spend;
 use crate::stop::StopReason;
 use capture::Streams;
 use group::Group;
+use report::Report;
 use rustix::process::Signal;
 use scratch::Scratch;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -34,6 +38,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Exec {
     command: Vec<String>,
     scratch_root: PathBuf,
+    guard: Option<PathBuf>,
 }
 
 impl Exec {
@@ -41,7 +46,14 @@ impl Exec {
     /// looked up in `/usr/local/bin:/usr/bin:/bin`. Each attempt gets a folder of its own under
     /// `scratch_root`, which is made where it is missing.
     pub fn new(command: Vec<String>, scratch_root: PathBuf) -> Exec {
-        Exec { command, scratch_root }
+        Exec { command, scratch_root, guard: None }
+    }
+
+    /// The same, under the guard program at this path: where the worker is killed, or stopped beyond
+    /// the invocation's expiry, the guard kills the tool's group (DESIGN 4.5).
+    #[must_use]
+    pub fn under(self, guard: PathBuf) -> Exec {
+        Exec { guard: Some(guard), ..self }
     }
 
     /// Runs one attempt to its end. Nothing of it is left afterwards: neither a process of its
@@ -74,9 +86,19 @@ impl Exec {
         let Some((program, words)) = self.command.split_first() else {
             return not_started("could not start the tool: its command is empty".to_owned());
         };
-        let mut command = Command::new(program);
+        let mut guarded = match self.lay_guarded(scratch, invocation) {
+            Ok(guarded) => guarded,
+            Err(error) => return not_started(format!("could not prepare the guard: {error}")),
+        };
+        let mut command = match &guarded {
+            Some((guard, shared)) => shared.command(guard, program, words),
+            None => {
+                let mut command = Command::new(program);
+                command.args(words);
+                command
+            }
+        };
         command
-            .args(words)
             .current_dir(scratch.work())
             .env_clear()
             .envs(environment::variables(&invocation.context, &invocation.secrets))
@@ -92,6 +114,9 @@ impl Exec {
         };
         let group = match Group::start(&mut command).await {
             Ok(group) => group,
+            Err(error) if guarded.is_some() => {
+                return not_started(format!("could not start the guard: {error}"));
+            }
             Err(error) => return not_started(group::start_failure(program, &error)),
         };
         // It holds our copy of the tool's end of descriptor 3.
@@ -101,7 +126,31 @@ impl Exec {
         let mut streams = Streams::new(invocation.capture_bytes_max);
         let (cause, status) = attend(group, &mut streams, invocation).await;
         side::finish(listening).await;
-        Ended { outcome: judge(cause, status, streams), duration: started.elapsed() }
+        let report = guarded.as_mut().and_then(|(_, shared)| shared.report());
+        let outcome = match (cause, report) {
+            (Cause::Itself, Some(Report::NotStarted(errno))) => {
+                let error = io::Error::from_raw_os_error(errno);
+                return not_started(group::start_failure(program, &error));
+            }
+            (Cause::Itself, Some(Report::LeaseOver)) => stopped(StopReason::LeaseLost),
+            (Cause::Itself, Some(Report::Ended(status))) => {
+                judge(Cause::Itself, Ok(ExitStatus::from_raw(status)), streams)
+            }
+            // Without a guard, or with one that was ended itself.
+            (cause, _) => judge(cause, status, streams),
+        };
+        Ended { outcome, duration: started.elapsed() }
+    }
+
+    /// What this attempt shares with its guard, and the guard's path.
+    fn lay_guarded(
+        &self,
+        scratch: &Scratch,
+        invocation: &Invocation,
+    ) -> io::Result<Option<(&Path, guard::Shared)>> {
+        let Some(guard) = &self.guard else { return Ok(None) };
+        let (line, report) = (scratch.beside("line"), scratch.beside("report"));
+        Ok(Some((guard, guard::Shared::lay(line, report, &invocation.expiry)?)))
     }
 }
 

@@ -63,6 +63,11 @@ impl Scratch {
         &self.context_file
     }
 
+    /// The path of a file of ours beside the context file.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.context_file.with_file_name(name)
+    }
+
     /// Removes everything and waits until that is done.
     pub(super) async fn remove(mut self) {
         let folder = self.folder.take();

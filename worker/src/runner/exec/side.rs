@@ -114,7 +114,10 @@ mod tests {
         let spend = r#"{"type":"spend","service":"s","amount":"0.0025","currency":"USD"}"#;
         assert!(matches!(read(spend).unwrap(), Line::Spend { amount, .. } if amount == "0.0025"));
         assert!(read(&spend.replace("\"0.0025\"", "0.0025")).is_err());
-        assert!(matches!(read(r#"{"type":"progress","fraction":0.5}"#).unwrap(), Line::Progress {}));
+        assert!(matches!(
+            read(r#"{"type":"progress","fraction":0.5}"#).unwrap(),
+            Line::Progress {}
+        ));
         assert!(read(r#"{"type":"unheard"}"#).is_err());
     }
 }

@@ -39,7 +39,7 @@ impl Place {
 
     fn exec(&self, words: &[&str]) -> Exec {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
-        Exec::new(words, self.root.path().to_owned())
+        guarded(Exec::new(words, self.root.path().to_owned()))
     }
 
     /// A shell script; `$1` is the folder for notes.
@@ -58,6 +58,14 @@ impl Place {
     }
 }
 
+/// Where the binaries were built before (`./dev test` does), every test here runs under the guard.
+fn guarded(exec: Exec) -> Exec {
+    match std::env::var_os("TOOLFLEET_TEST_BIN_DIR") {
+        Some(dir) => exec.under(PathBuf::from(dir).join("toolfleet-guard")),
+        None => exec,
+    }
+}
+
 fn invocation(timeout_ms: u64) -> Invocation {
     Invocation {
         context: Arc::new(CallContext::default()),
@@ -66,6 +74,7 @@ fn invocation(timeout_ms: u64) -> Invocation {
         kill_grace: Duration::from_millis(500),
         capture_bytes_max: 1_000_000,
         stop: Stop::new(),
+        expiry: crate::runner::Expiry::at(u64::MAX),
         secrets: Vec::new(),
     }
 }

@@ -82,10 +82,13 @@ async fn freshly_written_programs_start_in_parallel() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_tool_spends_on_descriptor_3_is_recorded_before_its_end() {
     let dir = tempfile::tempdir().expect("a folder");
-    let line = r#"{"type":"spend","service":"search","amount":"0.0025","currency":"USD","unit":"calls"}"#;
+    let line =
+        r#"{"type":"spend","service":"search","amount":"0.0025","currency":"USD","unit":"calls"}"#;
     let script = format!("echo '{line}' >&3; echo 'not json' >&3; echo done");
-    let exec = Exec::new(vec!["sh".into(), "-c".into(), script], dir.path().join("scratch"));
-    let (spend, mut records) = crate::spend::Spend::new(toolfleet_proto::wire::SpendRecord::default());
+    let exec =
+        guarded(Exec::new(vec!["sh".into(), "-c".into(), script], dir.path().join("scratch")));
+    let (spend, mut records) =
+        crate::spend::Spend::new(toolfleet_proto::wire::SpendRecord::default());
     let ended = exec.run(&super::invocation(5_000), Some(spend)).await;
     assert!(matches!(ended.outcome, RunOutcome::Output(_)), "{ended:?}");
     let record = records.try_recv().expect("a record");
