@@ -117,7 +117,7 @@ impl Deliver {
                 match wire::read_result(&message.payload) {
                     Ok(result) => feed.dispatch(&name, &Arc::new(result)),
                     Err(error) => {
-                        tracing::warn!(call = %name, %error, "an announced result does not read")
+                        tracing::warn!(call = %name, %error, "an announced result does not read");
                     }
                 }
             }

@@ -92,10 +92,10 @@ impl Coordinator {
         let accepted =
             Accepted { job, name, message, waiter, result: None, is_attached: false, since };
         // A name of the caller's may have its result already; a fresh one cannot.
-        if !accepted.job.is_unnamed {
-            if let Ok(Some(result)) = ending::read_result(&self.broker, &accepted.name).await {
-                return self.attach_to_result(accepted, result);
-            }
+        if !accepted.job.is_unnamed
+            && let Ok(Some(result)) = ending::read_result(&self.broker, &accepted.name).await
+        {
+            return self.attach_to_result(accepted, result);
         }
         self.publish(accepted).instrument(span).await
     }
@@ -235,7 +235,7 @@ impl Coordinator {
                 continue;
             }
             match self.expire(&accepted.job, &accepted.name, overdue, has_waited).await {
-                Ok(Looked::Ended(result)) => return Arc::new(result),
+                Ok(Looked::Ended(result)) => return Arc::from(result),
                 Ok(Looked::Again { after_ms, has_waited: waited }) => {
                     look_again_ms = after_ms;
                     has_waited |= waited;
@@ -325,7 +325,7 @@ impl Coordinator {
                     // A worker that gets it finds the result and acknowledges.
                     tracing::debug!(call = %name, %error, "the job of an ended call is still queued");
                 }
-                Ok(Looked::Ended(ended.result))
+                Ok(Looked::Ended(Box::new(ended.result)))
             }
         }
     }
@@ -364,7 +364,7 @@ pub(crate) fn as_it_was(message: async_nats::jetstream::message::StreamMessage) 
 
 /// What a look at an overdue call came to.
 enum Looked {
-    Ended(CallResult),
+    Ended(Box<CallResult>),
     Again { after_ms: u64, has_waited: bool },
 }
 

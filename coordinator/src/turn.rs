@@ -529,13 +529,12 @@ impl Coordinator {
             let clocks = admit::clocks(offer, self.clock.now_ms(), deadline_ms);
             let job = admit::job(offer, arguments, names, clocks, &local_caller(), trace);
             let accepted = self.submit(job).await?;
-            if let Some(execution) = execution.filter(|_| !accepted.is_done()) {
-                if let Some(closed) = self.closed(execution).await? {
-                    if closed.code == Code::Cancelled {
-                        let cancelled = self.cancel_call(&names.name, &closed.text).await;
-                        cancelled.map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
-                    }
-                }
+            if let Some(execution) = execution.filter(|_| !accepted.is_done())
+                && let Some(closed) = self.closed(execution).await?
+                && closed.code == Code::Cancelled
+            {
+                let cancelled = self.cancel_call(&names.name, &closed.text).await;
+                cancelled.map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
             }
             pending.done();
             Ok(self.result(accepted).await)

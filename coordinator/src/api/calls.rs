@@ -38,14 +38,14 @@ struct Body {
 
 /// Names a direct call: by its own names or its key; fresh where it gives none.
 fn names(body: &Body, key: Option<String>) -> Result<Names, Problem> {
-    if let (Some(key), Some(id)) = (&key, body.call_id.as_ref().or(body.turn.as_ref())) {
-        if key != id {
-            return Err(Problem::unprocessable(
-                "idempotency_conflict",
-                "Idempotency-Key and callId or turn are both given and differ",
-                "give one of them",
-            ));
-        }
+    if let (Some(key), Some(id)) = (&key, body.call_id.as_ref().or(body.turn.as_ref()))
+        && key != id
+    {
+        return Err(Problem::unprocessable(
+            "idempotency_conflict",
+            "Idempotency-Key and callId or turn are both given and differ",
+            "give one of them",
+        ));
     }
     let is_named = key.is_some() || body.call_id.is_some() || body.turn.is_some();
     let is_unnamed = !is_named && body.execution_id.is_none();

@@ -123,7 +123,7 @@ fn frame(drawn: usize, rows: &[String]) -> String {
     }
     frame.push('\r');
     for row in rows {
-        let _ = write!(frame, "{row}\x1b[K\n");
+        let _ = writeln!(frame, "{row}\x1b[K");
     }
     // Whatever was drawn below.
     frame.push_str("\x1b[J");

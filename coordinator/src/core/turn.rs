@@ -59,8 +59,9 @@ pub fn call_ids(turn: &str, ids: &[Option<&str>]) -> Vec<String> {
             Some(id) if !repeated(id) => (*id).to_owned(),
             other => {
                 let base = other.unwrap_or(turn);
-                let free =
-                    (position..).map(|n| format!("{base}:{n}")).find(|id| !taken.contains(id));
+                let free = (position..position + 1_000)
+                    .map(|n| format!("{base}:{n}"))
+                    .find(|id| !taken.contains(id));
                 let id = free.unwrap_or_else(|| format!("{base}:{position}"));
                 taken.insert(id.clone());
                 id

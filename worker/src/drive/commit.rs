@@ -123,7 +123,7 @@ impl Delivery {
                     return if is_held { Settle::Acknowledge } else { Settle::Nothing };
                 }
                 Err(error) => {
-                    tracing::warn!(call = %self.name, %error, "a result is not stored yet")
+                    tracing::warn!(call = %self.name, %error, "a result is not stored yet");
                 }
             }
             let is_too_late = self.edge.clock.now_ms() > deadline_ms + OFFER_MS;

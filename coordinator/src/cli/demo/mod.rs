@@ -68,13 +68,13 @@ async fn play(fleet: &mut Fleet, args: &DemoArgs) -> anyhow::Result<Tally> {
     let turns = args.examples.join("turns");
 
     line(&style.bold("\n1. an OpenAI message: six calls, one with bad arguments, one that fails"));
-    let trip = stage.message(&turns.join("trip.openai.json"))?;
+    let trip = Stage::message(&turns.join("trip.openai.json"))?;
     let mut tally = stage.play(&trip, "trip").await?;
 
     line(&style.bold(
         "\n2. an Anthropic message: five calls; the worker that writes the report is killed, one call is cancelled",
     ));
-    let procurement = stage.message(&turns.join("procurement.anthropic.json"))?;
+    let procurement = Stage::message(&turns.join("procurement.anthropic.json"))?;
     let meddling = tokio::spawn(stage.clone().meddle(ready.clone(), "procurement"));
     tally = tally.and(stage.play(&procurement, "procurement").await?);
     meddling.await??;

@@ -52,7 +52,7 @@ impl Stage {
     }
 
     /// Reads a message.
-    pub(super) fn message(&self, path: &Path) -> anyhow::Result<Message> {
+    pub(super) fn message(path: &Path) -> anyhow::Result<Message> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("the message {} cannot be read", path.display()))?;
         let value = serde_json::from_str(&text)

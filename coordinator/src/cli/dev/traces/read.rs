@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(value(any(Any::Double(f64::NAN))), Value::Null);
         let long = value(any(Any::Text("é".repeat(TEXT_BYTES_MAX))));
         assert_eq!(long.as_str().map(str::len), Some(TEXT_BYTES_MAX));
-        let many = (0..ATTRIBUTES_MAX + 1).map(|at| KeyValue { key: at.to_string(), value: None });
+        let many = (0..=ATTRIBUTES_MAX).map(|at| KeyValue { key: at.to_string(), value: None });
         assert_eq!(attributes(many.collect()).len(), ATTRIBUTES_MAX);
     }
 }
