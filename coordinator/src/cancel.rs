@@ -1,7 +1,8 @@
 //! Cancelling calls and executions (DESIGN 4.3, CONTRACT 5.4). The mark is durable before the signal
 //! goes out, so that a call that has not started never starts; the answer says what may be said.
 
-use crate::core::execution::{CallRecord, Execution, State, Wishes};
+use crate::core::execution::{CallRecord, Execution, State};
+use crate::core::wishes::Wishes;
 use crate::service::Coordinator;
 use crate::turn::{ACTOR, TENANT};
 use futures::StreamExt as _;

@@ -11,6 +11,8 @@ pub mod cli;
 mod core;
 mod deliver;
 mod direct;
+mod durable;
+mod execute;
 mod executions;
 mod measure;
 mod reading;

@@ -3,6 +3,8 @@
 use crate::asked::{SOON, ok};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::time::Duration;
 use tokio::sync::SemaphorePermit;
 use toolfleet_tests::{
@@ -20,15 +22,19 @@ struct Dev {
 
 impl Dev {
     async fn start() -> Dev {
-        let turn = fleet_turn().await.unwrap();
         let folder = tempfile::Builder::new().prefix("toolfleet-test-").tempdir().unwrap();
+        Dev::start_in(folder, &[]).await
+    }
+
+    async fn start_in(folder: tempfile::TempDir, more: &[&str]) -> Dev {
+        let turn = fleet_turn().await.unwrap();
         let clocks = SHORT_CLOCKS.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let state = folder.path().join("state").to_string_lossy().into_owned();
         let args = ["dev", "--listen", "127.0.0.1:0", "--workers", "2", "--state", &state];
         let recipe = Recipe {
             name: "dev".into(),
             program: binary(TOOLFLEET).unwrap(),
-            args: args.map(str::to_owned).to_vec(),
+            args: args.iter().chain(more).map(|&word| word.to_owned()).collect(),
             env: Programs::find().unwrap().env().into_iter().chain(clocks).collect(),
             dir: folder.path().to_path_buf(),
         };
@@ -128,4 +134,50 @@ async fn the_children_of_a_killed_dev_end_by_themselves() {
     let pids = all_pids(&dev.member.ready_now());
     dev.member.kill().await.unwrap();
     until_gone(&pids, END).await;
+}
+
+/// A read whose script says `words`.
+fn save(tools: &Path, name: &str, timeout: &str, words: &str) {
+    let manifest = format!(
+        "description = \"Says {words}\"\neffect = \"read\"\ntimeout = {timeout}\n[run]\nexec = [\"./{name}.sh\"]\n"
+    );
+    let script = tools.join(format!("{name}.sh"));
+    std::fs::write(&script, format!("#!/bin/sh\nprintf '%s' '{words}'\n")).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(tools.join(format!("{name}.toml")), manifest).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_saved_tool_is_live_and_a_faulty_one_leaves_the_last_good_one() {
+    let folder = tempfile::Builder::new().prefix("toolfleet-test-").tempdir().unwrap();
+    let tools = folder.path().join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    save(&tools, "greet", "\"5s\"", "hello");
+    let dev = Dev::start_in(folder, &["--tools", tools.to_str().unwrap()]).await;
+    let http = Http::new(dev.member.told("http")).unwrap();
+    let says = async |name: &str, words: &str| {
+        until(&format!("{name} says {words}"), SOON, async || {
+            let answer = http.call(name, json!({})).await.ok()?;
+            (answer.body["result"] == words).then_some(())
+        })
+        .await
+        .unwrap();
+    };
+    says("greet", "hello").await;
+    save(&tools, "part", "\"5s\"", "good bye");
+    says("part", "good bye").await;
+    save(&tools, "greet", "\"6s\"", "good day");
+    says("greet", "good day").await;
+
+    save(&tools, "greet", "6", "never served");
+    let told = until("the fault is told with file, line and mend", SOON, async || {
+        let log = toolfleet_io::child::log_tail(dev.member.log());
+        log.contains("greet.toml:3: units.missing").then_some(log)
+    })
+    .await
+    .unwrap();
+    assert!(told.contains("the last good tools go on serving"), "{told}");
+    let listed = http.get("/v1/tools").await.unwrap();
+    let greet = listed.body["tools"].as_array().unwrap().iter().find(|t| t["name"] == "greet");
+    assert_eq!(greet.unwrap()["timeoutMs"], 6_000, "the last good one");
 }

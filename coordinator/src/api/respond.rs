@@ -1,7 +1,7 @@
 //! Answers that take long: keep-alive bytes, and `Prefer: respond-async` (DESIGN 6).
 
 use super::problem::Problem;
-use crate::turn::Durable;
+use crate::durable::Durable;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};

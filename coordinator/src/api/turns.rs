@@ -6,8 +6,9 @@ use super::request::{body_text, deadline, encode_segment, fresh_id, idempotency_
 use super::respond::{Prefer, Running};
 use crate::core::formats::{self, ANTHROPIC, OPENAI_CHAT};
 use crate::core::turn::derived_name;
+use crate::durable::Durable;
 use crate::service::Coordinator;
-use crate::turn::{self, Durable, TENANT, Turn};
+use crate::turn::{self, TENANT, Turn};
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, Query, State};

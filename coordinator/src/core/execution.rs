@@ -3,11 +3,11 @@
 //! compare-and-set, one change for a whole turn.
 
 use super::local;
+use super::wishes::Wishes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolfleet_proto::code::Code;
-use toolfleet_proto::descriptor::hex;
 use toolfleet_proto::effect::Effect;
 use toolfleet_proto::end;
 use toolfleet_proto::limit::PARALLEL_CALLS_MAX;
@@ -133,68 +133,6 @@ pub struct Execution {
     /// Settled calls, by call.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settled: BTreeMap<String, Settled>,
-}
-
-/// What a caller may say of an execution that it makes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-/// Each field is documented at its namesake in [`Execution`], or in the contract.
-pub struct Wishes {
-    pub id: Option<String>,
-    pub thread_id: Option<String>,
-    pub actor: Option<String>,
-    pub agent: Option<String>,
-    pub tools: Option<Vec<String>>,
-    pub local_tools: Option<Vec<String>>,
-    pub max_tool_calls: Option<u32>,
-    pub max_parallel_calls: Option<u32>,
-    pub deadline: Option<String>,
-    pub dry_run: Option<bool>,
-    pub as_of: Option<String>,
-    pub exclusive: Option<bool>,
-    pub cancel_on_disconnect: Option<bool>,
-    pub budget: Option<Value>,
-    pub secrets: Option<Value>,
-    pub context: Option<Value>,
-    pub labels: Option<BTreeMap<String, String>>,
-}
-
-impl Wishes {
-    /// Settings that are part of the contract and not built yet: refused by name, never ignored.
-    pub fn not_yet(&self) -> Vec<&'static str> {
-        [
-            ("agent", self.agent.is_some()),
-            ("dryRun", self.dry_run == Some(true)),
-            ("asOf", self.as_of.is_some()),
-            ("exclusive", self.exclusive.is_some()),
-            ("cancelOnDisconnect", self.cancel_on_disconnect == Some(true)),
-            ("budget", self.budget.is_some()),
-            ("secrets", self.secrets.is_some()),
-            ("context", self.context.is_some()),
-        ]
-        .into_iter()
-        .filter_map(|(name, is_given)| is_given.then_some(name))
-        .collect()
-    }
-
-    /// Limits that are out of their range, as a sentence.
-    pub fn faults(&self) -> Vec<String> {
-        let mut faults = Vec::new();
-        if self.max_tool_calls.is_some_and(|n| n == 0 || n > TOOL_CALLS_MAX) {
-            faults.push(format!("maxToolCalls must be 1 to {TOOL_CALLS_MAX}"));
-        }
-        if self.max_parallel_calls.is_some_and(|n| n == 0 || n > PARALLEL_MAX) {
-            faults.push(format!("maxParallelCalls must be 1 to {PARALLEL_MAX}"));
-        }
-        faults
-    }
-
-    /// Hash of the wishes, the id left out.
-    pub fn hash(&self) -> String {
-        let rest = Wishes { id: None, ..self.clone() };
-        let value = serde_json::to_value(rest).unwrap_or_default();
-        hex(&toolfleet_proto::json::Json::from_value(&value).hash())
-    }
 }
 
 /// What an execution says of one call of a turn.
@@ -499,21 +437,6 @@ mod tests {
         assert_eq!(execution.unsettled_equals(&other).count(), 0);
         execution.settled.insert("main:t:a".into(), Settled { outcome: "done".into(), at_ms: 0 });
         assert_eq!(execution.unsettled_equals(&new).count(), 0);
-    }
-
-    #[test]
-    fn wishes_that_are_not_built_yet_are_named_and_equal_wishes_are_equal() {
-        let wishes: Wishes =
-            serde_json::from_str(r#"{"budget": {}, "dryRun": true, "asOf": "x"}"#).unwrap();
-        assert_eq!(wishes.not_yet(), ["dryRun", "asOf", "budget"]);
-        assert!(serde_json::from_str::<Wishes>(r#"{"maxToolcalls": 1}"#).is_err());
-        let one: Wishes =
-            serde_json::from_str(r#"{"id":"a","maxToolCalls":1,"labels":{"a":"1","b":"2"}}"#)
-                .unwrap();
-        let two: Wishes =
-            serde_json::from_str(r#"{"labels":{"b":"2","a":"1"},"maxToolCalls":1}"#).unwrap();
-        assert_eq!(one.hash(), two.hash());
-        assert_eq!(Wishes { max_tool_calls: Some(0), ..Wishes::default() }.faults().len(), 1);
     }
 
     #[test]

@@ -12,3 +12,4 @@ pub mod near;
 pub mod spend;
 pub mod turn;
 pub mod wait;
+pub mod wishes;

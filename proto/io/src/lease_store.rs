@@ -1,9 +1,14 @@
 //! Redis: who may run a call now (DESIGN 4). Safety never rests on it alone.
 
+mod answer;
+mod fitness;
+
 use crate::broker::without_password;
 use crate::clock::{FleetClock, host_ms};
 use crate::config;
 use crate::metrics::meter;
+use answer::read_claim;
+use fitness::check_info;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
@@ -338,37 +343,6 @@ fn client(config: &config::Redis) -> Result<redis::Client, Error> {
     redis::Client::open(info).map_err(|error| unreachable(error.to_string()))
 }
 
-fn info_value<'a>(info: &'a str, key: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim)
-}
-
-/// Whether leases may live in a server that says this of itself; else why not.
-fn check_info(info: &str) -> Result<(), String> {
-    let version = info_value(info, "redis_version").unwrap_or("unknown");
-    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok()).unwrap_or(0);
-    if major < 7 {
-        return Err(format!("version {version} is too old; install Redis 7 or newer, or Valkey"));
-    }
-    if info_value(info, "cluster_enabled") == Some("1") {
-        return Err("it is a Redis Cluster, and the lease scripts work on many calls at once; use one primary, by address or Sentinel".into());
-    }
-    if info_value(info, "role").is_some_and(|role| role != "master") {
-        return Err("it is a replica and takes no writes; set redis.url to the primary".into());
-    }
-    match info_value(info, "maxmemory_policy") {
-        Some("noeviction") | None => {}
-        Some(policy) => {
-            return Err(format!(
-                "maxmemory-policy is {policy}, so leases may be thrown away; set maxmemory-policy noeviction"
-            ));
-        }
-    }
-    if info_value(info, "aof_enabled") == Some("0") {
-        tracing::warn!("redis keeps no append-only file: a restart forgets leases and marks");
-    }
-    Ok(())
-}
-
 /// Kinds of errors, as they are counted.
 const ERROR_KINDS: [&str; 5] = ["timeout", "connection", "readonly", "loading", "other"];
 
@@ -392,67 +366,9 @@ fn error_kind(error: &RedisError) -> &'static str {
     }
 }
 
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) => Some(text.clone()),
-        Value::Int(number) => Some(number.to_string()),
-        _ => None,
-    }
-}
-
-fn number(value: &Value) -> Option<i64> {
-    match value {
-        Value::Int(number) => Some(*number),
-        other => text(other)?.parse().ok(),
-    }
-}
-
-fn read_claim(answer: &[Value]) -> Result<Option<Acquired>, Error> {
-    let unreadable = || Error::Unreadable(format!("{answer:?}"));
-    let word = answer.first().and_then(text).ok_or_else(unreadable)?;
-    let at = |position: usize| answer.get(position).ok_or_else(unreadable);
-    let int = |position: usize| at(position).and_then(|value| number(value).ok_or_else(unreadable));
-    let claims =
-        |position: usize| int(position).map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX));
-    let acquired = match word.as_str() {
-        "granted" => Acquired::Granted {
-            fence: u64::try_from(int(1)?).map_err(|_| unreadable())?,
-            claims: claims(2)?,
-            previous_span: text(at(3)?).unwrap_or_default(),
-            now_ms: int(4)?,
-        },
-        "held" => Acquired::Held { remaining_ms: u64::try_from(int(1)?).unwrap_or(0) },
-        "done" => Acquired::Done,
-        "marked" => Acquired::Marked {
-            mark: Mark::read(&text(at(1)?).unwrap_or_default()),
-            claims: claims(2)?,
-            now_ms: int(3)?,
-        },
-        _ => return Ok(None),
-    };
-    Ok(Some(acquired))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const FIT: &str = "redis_version:7.0.15\r\nrole:master\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n";
-
-    #[test]
-    fn only_one_primary_without_eviction_may_hold_leases() {
-        assert_eq!(check_info(FIT), Ok(()));
-        for (from, to, named) in [
-            ("7.0.15", "6.2.5", "too old"),
-            ("cluster_enabled:0", "cluster_enabled:1", "Cluster"),
-            ("role:master", "role:slave", "replica"),
-            ("noeviction", "allkeys-lru", "noeviction"),
-        ] {
-            let reason = check_info(&FIT.replace(from, to)).unwrap_err();
-            assert!(reason.contains(named), "{reason}");
-        }
-    }
 
     #[test]
     fn errors_are_counted_by_kinds_of_a_closed_set() {
@@ -468,16 +384,5 @@ mod tests {
             assert_eq!(error_kind(&error), kind, "{error}");
             assert!(ERROR_KINDS.contains(&kind));
         }
-    }
-
-    #[test]
-    fn answers_that_no_script_gives_are_an_error() {
-        assert!(read_claim(&[]).is_err());
-        assert!(read_claim(&[Value::BulkString(b"granted".to_vec())]).is_err());
-        assert_eq!(
-            read_claim(&[Value::BulkString(b"done".to_vec())]).unwrap(),
-            Some(Acquired::Done)
-        );
-        assert_eq!(read_claim(&[Value::BulkString(b"ok".to_vec())]).unwrap(), None);
     }
 }

@@ -109,6 +109,7 @@ fn cut(mut text: String) -> String {
 mod tests {
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "attributes hold it so")]
     fn any(value: Any) -> Option<AnyValue> {
         Some(AnyValue { value: Some(value) })
     }

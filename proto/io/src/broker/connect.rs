@@ -1,0 +1,149 @@
+//! Getting to a broker, and back to it.
+
+use super::{CONNECT_PATIENCE, Error, SERVER_MIN};
+use crate::config::Nats;
+use async_nats::{Event, ServerAddr};
+use opentelemetry::metrics::Counter;
+use std::time::Duration;
+use tokio::sync::watch;
+
+pub(super) fn authenticate(
+    options: async_nats::ConnectOptions,
+    config: &Nats,
+) -> Result<async_nats::ConnectOptions, Error> {
+    let mut options = options;
+    // The client does not look for them in the address by itself.
+    let first = addresses(config).into_iter().find_map(|url| url.parse::<ServerAddr>().ok());
+    if let Some((user, password)) = first
+        .and_then(|address| Some((address.username()?.to_owned(), address.password()?.to_owned())))
+    {
+        options = options.user_and_password(user, password);
+    }
+    if let Some(path) = &config.ca_file {
+        options = options.add_root_certificates(path.clone());
+    }
+    if let Some(path) = &config.creds_file {
+        let unreadable = |error: std::io::Error| Error::File {
+            what: "nats.creds_file",
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        options = options.credentials(&text).map_err(unreadable)?;
+    }
+    Ok(options)
+}
+
+/// The broker's addresses.
+pub(super) fn addresses(config: &Nats) -> Vec<String> {
+    config.url.split(',').map(|url| url.trim().to_owned()).collect()
+}
+
+/// Addresses without what stands between `://` and `@`.
+pub fn without_password(urls: &str) -> String {
+    let strip = |url: &str| match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => url.to_owned(),
+    };
+    urls.split(',').map(strip).collect::<Vec<_>>().join(",")
+}
+
+pub(super) async fn connect_patiently(
+    config: &Nats,
+    options: impl Fn() -> Result<async_nats::ConnectOptions, Error>,
+) -> Result<async_nats::Client, Error> {
+    let (addresses, shown) = (addresses(config), without_password(&config.url));
+    let until = tokio::time::Instant::now() + CONNECT_PATIENCE;
+    loop {
+        match options()?.connect(addresses.clone()).await {
+            Ok(client) => return Ok(client),
+            Err(error) if tokio::time::Instant::now() >= until => {
+                return Err(Error::Unreachable { url: shown, reason: error.to_string() });
+            }
+            Err(error) => tracing::warn!(url = shown, %error, "nats is not reachable yet"),
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Full jitter below a ceiling that doubles from 50 ms to 4 s: a fleet does not come back as one.
+pub(super) fn reconnect_delay(attempts: usize) -> Duration {
+    let ceiling_ms = (50_u64 << attempts.min(7)).min(4_000);
+    let draw = uuid::Uuid::new_v4().as_u128() % u128::from(ceiling_ms);
+    Duration::from_millis(u64::try_from(draw).unwrap_or(ceiling_ms))
+}
+
+pub(super) fn note(
+    event: &Event,
+    reconnected: &watch::Sender<u64>,
+    disturbed: &watch::Sender<u64>,
+    counted: &Counter<u64>,
+) {
+    match event {
+        Event::Connected => {
+            tracing::info!("nats is connected");
+            // The first connect is an event too.
+            if *reconnected.borrow() > 0 {
+                counted.add(1, &[]);
+            }
+            reconnected.send_modify(|count| *count += 1);
+            disturbed.send_modify(|count| *count += 1);
+        }
+        Event::SlowConsumer(subscription) => {
+            tracing::warn!(subscription, "a slow subscription dropped messages");
+            disturbed.send_modify(|count| *count += 1);
+        }
+        Event::Disconnected => tracing::warn!("nats is disconnected"),
+        other => tracing::info!(event = %other, "nats says"),
+    }
+}
+
+/// Whether a version such as `2.12.1-beta.3` is new enough.
+pub fn is_supported(version: &str) -> bool {
+    let mut numbers = version.trim_start_matches('v').split(['.', '-']).map(str::parse::<u64>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= SERVER_MIN,
+        _ => false,
+    }
+}
+
+pub(super) fn check_version(url: &str, version: &str) -> Result<(), Error> {
+    if is_supported(version) {
+        Ok(())
+    } else {
+        Err(Error::TooOld { url: url.to_owned(), version: version.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_below_the_oldest_are_refused_with_what_to_install() {
+        for good in ["2.12.0", "2.15.1", "v2.12.3", "3.0.0-beta.1"] {
+            assert!(is_supported(good), "{good}");
+        }
+        for bad in ["2.9.10", "2.11.9", "", "nightly"] {
+            assert!(!is_supported(bad), "{bad}");
+        }
+        let text = check_version("nats://x", "2.9.10").unwrap_err().to_string();
+        assert!(
+            text.contains("2.9.10") && text.contains("2.12") && text.contains("install"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_password_never_reaches_an_error_text() {
+        assert_eq!(without_password("nats://u:secret@a:1,nats://b:2"), "nats://a:1,nats://b:2");
+        assert_eq!(without_password("redis://host:6379"), "redis://host:6379");
+    }
+
+    #[test]
+    fn reconnects_spread_out_below_their_ceiling() {
+        for attempts in 0..40 {
+            assert!(reconnect_delay(attempts) < Duration::from_millis(4_001));
+        }
+    }
+}
