@@ -54,13 +54,18 @@ pub(super) async fn connect_patiently(
 ) -> Result<async_nats::Client, Error> {
     let (addresses, shown) = (addresses(config), without_password(&config.url));
     let until = tokio::time::Instant::now() + CONNECT_PATIENCE;
+    let mut tries = 0_u32;
     loop {
+        tries += 1;
         match options()?.connect(addresses.clone()).await {
             Ok(client) => return Ok(client),
             Err(error) if tokio::time::Instant::now() >= until => {
                 return Err(Error::Unreachable { url: shown, reason: error.to_string() });
             }
-            Err(error) => tracing::warn!(url = shown, %error, "nats is not reachable yet"),
+            Err(error) if tries % 10 == 1 => {
+                tracing::warn!(url = shown, %error, "nats is not reachable yet");
+            }
+            Err(_) => {}
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
