@@ -168,6 +168,16 @@ async fn a_saved_tool_is_live_and_a_faulty_one_leaves_the_last_good_one() {
     says("part", "good bye").await;
     save(&tools, "greet", "\"6s\"", "good day");
     says("greet", "good day").await;
+    let timeout_ms = async || {
+        let listed = http.get("/v1/tools").await.ok()?;
+        let tools = listed.body["tools"].as_array()?.clone();
+        tools.iter().find(|tool| tool["name"] == "greet")?["timeoutMs"].as_u64()
+    };
+    until("the changed manifest is on offer", SOON, async || {
+        (timeout_ms().await == Some(6_000)).then_some(())
+    })
+    .await
+    .unwrap();
 
     save(&tools, "greet", "6", "never served");
     let told = until("the fault is told with file, line and mend", SOON, async || {
@@ -177,7 +187,5 @@ async fn a_saved_tool_is_live_and_a_faulty_one_leaves_the_last_good_one() {
     .await
     .unwrap();
     assert!(told.contains("the last good tools go on serving"), "{told}");
-    let listed = http.get("/v1/tools").await.unwrap();
-    let greet = listed.body["tools"].as_array().unwrap().iter().find(|t| t["name"] == "greet");
-    assert_eq!(greet.unwrap()["timeoutMs"], 6_000, "the last good one");
+    assert_eq!(timeout_ms().await, Some(6_000), "the last good one");
 }
