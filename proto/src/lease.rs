@@ -99,6 +99,9 @@ pub enum Acquired {
         previous_span: String,
         /// The store's clock.
         now_ms: i64,
+        /// When the call was claimed for the first time, by the store's clock: from then on all
+        /// attempts together are timed (CONTRACT 5.2). Now, where the store has forgotten.
+        first_ms: i64,
     },
     /// Another claim holds it, also when the call is cancelled.
     Held {

@@ -1,6 +1,7 @@
 //! Workers that are killed or paused in the middle of a call.
 
 use crate::asked::{SOON, failed, fleet, nap, ok};
+use crate::conversation::noting;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use toolfleet_proto::name::CallName;
@@ -52,6 +53,29 @@ async fn a_read_waits_for_a_worker_that_comes_later() {
     let answer = call.await.unwrap().unwrap();
     assert_eq!(ok(&answer)["attempts"], 2);
     assert_eq!(fleet.ledger("loss").starts().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_attempts_of_a_call_share_its_total_timeout() {
+    let clocks = "effect = \"read\"\ntimeout = \"10s\"\ntotal_timeout = \"10s\"";
+    let mut fleet =
+        fleet().exec_tool("endless", clocks, &noting("loss", "sleep 60")).start().await.unwrap();
+    let (http, ledger) = (fleet.http(0).unwrap(), fleet.ledger("loss"));
+    let call = tokio::spawn(async move { http.call_as("endless", "loss", "c", json!({})).await });
+    ledger.started(1, SOON).await.unwrap();
+    fleet.workers[0].restart().await.unwrap();
+
+    let answer = call.await.unwrap().unwrap();
+    let body = failed(&answer, "timed_out");
+    assert_eq!(
+        (&body["attempts"], &body["text"]),
+        (&json!(2), &json!("Tool error: timed out after 10 s"))
+    );
+    assert_eq!((ledger.starts().len(), ledger.ends().len()), (2, 0), "{:?}", ledger.lines());
+    // At least a lease's time was gone when the second attempt began.
+    let last = fleet.result(&name()).await.unwrap().attempt.unwrap();
+    let took_ms = last.ended_at_ms - last.started_at_ms;
+    assert!(took_ms < 9_000, "{took_ms} ms: it had ten seconds of its own");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use toolfleet_proto::code::Code;
 use toolfleet_proto::end::{self, End};
 use toolfleet_proto::lease::Acquired;
-use toolfleet_proto::wire::Job;
+use toolfleet_proto::wire::{Clocks, Job};
 
 /// How long a job waits that this worker cannot run, before the next worker looks at it.
 pub const UNKNOWN_DELAY_MS: u64 = 5_000;
@@ -62,6 +62,8 @@ pub enum Verdict {
         attempt: u32,
         /// The span of the attempt before; empty for the first.
         previous_span: String,
+        /// When the call was claimed for the first time.
+        first_ms: i64,
     },
 }
 
@@ -79,18 +81,19 @@ pub fn judge(job: &Job, acquired: &Acquired, is_result_stored: bool, has_tool: b
             claims: *claims,
             is_unheld_for_sure: true,
         }),
-        Acquired::Granted { fence, claims, previous_span, now_ms } => {
-            granted(job, has_tool, *now_ms, *claims).unwrap_or_else(|| Verdict::Run {
+        Acquired::Granted { fence, claims, previous_span, now_ms, first_ms } => {
+            granted(job, has_tool, *now_ms, *claims, *first_ms).unwrap_or_else(|| Verdict::Run {
                 fence: *fence,
                 attempt: *claims,
                 previous_span: previous_span.clone(),
+                first_ms: *first_ms,
             })
         }
     }
 }
 
 /// What ends a call although its lease is ours.
-fn granted(job: &Job, has_tool: bool, now_ms: i64, claims: u32) -> Option<Verdict> {
+fn granted(job: &Job, has_tool: bool, now_ms: i64, claims: u32, first_ms: i64) -> Option<Verdict> {
     let clocks = job.clocks.unwrap_or_default();
     // This claim has not started anything: only the ones before it may have.
     let earlier = claims.saturating_sub(1);
@@ -99,8 +102,8 @@ fn granted(job: &Job, has_tool: bool, now_ms: i64, claims: u32) -> Option<Verdic
         let text = end::queue_timed_out(clocks.queue_timeout_ms);
         return Some(Verdict::End(end(Code::QueueTimedOut, text)));
     }
-    if now_ms >= clocks.deadline_ms {
-        let text = end::whole_time_over(&clocks);
+    let (left_ms, text) = whole_clock(&clocks, now_ms, first_ms);
+    if left_ms == 0 {
         return Some(Verdict::End(end(Code::TimedOut, text)));
     }
     if earlier >= job.max_attempts.max(1) && !end::needs_start_record(job) {
@@ -133,28 +136,32 @@ pub fn judge_foreign_record(is_lease_ours: bool, attempt: u32, has_waited: bool)
     }
 }
 
-/// Time that an attempt may take: the tool's timeout, or what is left of the call's whole time.
-pub fn attempt_timeout_ms(job: &Job, now_ms: i64) -> u64 {
-    let clocks = job.clocks.unwrap_or_default();
-    let left = u64::try_from(clocks.deadline_ms - now_ms).unwrap_or(0);
-    clocks.timeout_ms.min(left)
+/// A clock of a call: what is left of it, and the text of a call that runs out of it.
+type Running = (u64, String);
+
+/// The shorter of the clocks that all attempts share: their own time, from the first claim, and the
+/// call's deadline.
+fn whole_clock(clocks: &Clocks, now_ms: i64, first_ms: i64) -> Running {
+    let left = |at_ms: i64| u64::try_from(at_ms.saturating_sub(now_ms)).unwrap_or(0);
+    let total = i64::try_from(clocks.total_timeout_ms).unwrap_or(i64::MAX / 4);
+    let together = (left(first_ms.saturating_add(total)), end::timed_out(clocks.total_timeout_ms));
+    let deadline = (left(clocks.deadline_ms), end::whole_time_over(clocks));
+    if deadline.0 < together.0 { deadline } else { together }
 }
 
-/// The text of an attempt that ran out of time, by whichever clock was shorter.
-pub fn timed_out_text(job: &Job, timeout_ms: u64) -> String {
+/// Time that an attempt may take, by its shortest clock, and the text where it runs out.
+pub fn attempt_clock(job: &Job, now_ms: i64, first_ms: i64) -> Running {
     let clocks = job.clocks.unwrap_or_default();
-    if timeout_ms < clocks.timeout_ms {
-        end::whole_time_over(&clocks)
-    } else {
-        end::timed_out(clocks.timeout_ms)
-    }
+    let own = (clocks.timeout_ms, end::timed_out(clocks.timeout_ms));
+    let whole = whole_clock(&clocks, now_ms, first_ms);
+    if whole.0 < own.0 { whole } else { own }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use toolfleet_proto::lease::Mark;
-    use toolfleet_proto::wire::{Clocks, Effect};
+    use toolfleet_proto::wire::Effect;
 
     fn job() -> Job {
         Job {
@@ -173,7 +180,13 @@ mod tests {
     }
 
     fn granted_at(now_ms: i64, claims: u32) -> Acquired {
-        Acquired::Granted { fence: 9, claims, previous_span: "s".into(), now_ms }
+        Acquired::Granted {
+            fence: 9,
+            claims,
+            previous_span: "s".into(),
+            now_ms,
+            first_ms: 60_000.min(now_ms),
+        }
     }
 
     fn code(verdict: &Verdict) -> Option<Code> {
@@ -251,10 +264,33 @@ mod tests {
 
     #[test]
     fn the_shorter_clock_names_itself() {
-        assert_eq!(attempt_timeout_ms(&job(), 0), 30_000);
-        assert_eq!(timed_out_text(&job(), 30_000), "timed out after 30 s");
-        assert_eq!(attempt_timeout_ms(&job(), 140_000), 10_000);
-        assert_eq!(timed_out_text(&job(), 10_000), "timed out after 90 s");
-        assert_eq!(attempt_timeout_ms(&job(), 200_000), 0);
+        let clock = |now_ms, first_ms| attempt_clock(&job(), now_ms, first_ms);
+        assert_eq!(clock(0, 0), (30_000, "timed out after 30 s".to_owned()));
+        // All attempts together, from the first claim.
+        assert_eq!(clock(80_000, 0), (10_000, "timed out after 90 s".to_owned()));
+        assert_eq!(clock(80_000, 59_000).0, 30_000);
+        assert_eq!(clock(95_000, 0).0, 0);
+        // The deadline of the caller.
+        let clocks =
+            Clocks { deadline_ms: 20_000, queue_deadline_ms: 20_000, ..job().clocks.unwrap() };
+        let bound = Job { clocks: Some(clocks), ..job() };
+        let (left_ms, text) = attempt_clock(&bound, 15_000, 0);
+        assert_eq!(left_ms, 5_000);
+        assert!(text.starts_with("timed out: the deadline"), "{text}");
+    }
+
+    #[test]
+    fn all_attempts_together_have_their_own_time() {
+        let again = Acquired::Granted {
+            fence: 9,
+            claims: 2,
+            previous_span: String::new(),
+            now_ms: 100_000,
+            first_ms: 10_000,
+        };
+        match judge(&job(), &again, false, true) {
+            Verdict::End(end) => assert_eq!(end.text, "timed out after 90 s"),
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Claimed {
     pub(crate) attempt: u32,
     /// The span of the attempt before.
     pub(crate) previous_span: String,
+    /// When the call was claimed for the first time.
+    pub(crate) first_ms: i64,
 }
 
 impl Delivery {
@@ -66,12 +68,12 @@ impl Delivery {
             verdict = self.read_again().await;
         }
         match verdict {
-            Verdict::Run { fence, attempt, previous_span } => {
+            Verdict::Run { fence, attempt, previous_span, first_ms } => {
                 spans::granted(&span, attempt, fence);
                 let holder = Holder { claim, worker: self.edge.worker.clone(), fence };
                 self.edge.keeper.hold(&self.name, &holder, asked_at_ms, &self.stop);
                 self.edge.measures.claimed();
-                Ok(Claimed { holder, attempt, previous_span })
+                Ok(Claimed { holder, attempt, previous_span, first_ms })
             }
             other => {
                 spans::not_granted(&span, word(&other));

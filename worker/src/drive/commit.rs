@@ -2,7 +2,6 @@
 
 use super::claim::Claimed;
 use super::{Delivery, Settle};
-use crate::core::attempt::timed_out_text;
 use crate::registry::Registered;
 use crate::runner::{Ended, RawOutput, RunOutcome};
 use crate::stop::StopReason;
@@ -41,13 +40,13 @@ impl Delivery {
         claimed: &Claimed,
         attempt: AttemptRecord,
         ended: Ended,
-        timeout_ms: u64,
+        timed_out: String,
         span: &Span,
     ) -> Settle {
         let claim = claimed.holder.claim.as_str();
         let is_not_started = matches!(ended.outcome, RunOutcome::NotStarted { .. });
         let (rendered, is_verdict) =
-            match self.read_outcome(tool, ended.outcome, timeout_ms, attempt.started_at_ms) {
+            match self.read_outcome(tool, ended.outcome, timed_out, attempt.started_at_ms) {
                 Outcome::Offer(rendered) => (rendered, false),
                 Outcome::Verdict(rendered) => (rendered, true),
                 Outcome::HandBack => {
@@ -142,7 +141,7 @@ impl Delivery {
         &self,
         tool: &Registered,
         outcome: RunOutcome,
-        timeout_ms: u64,
+        timed_out: String,
         started_at_ms: i64,
     ) -> Outcome {
         let bound = self.job.result_bytes_max;
@@ -158,7 +157,7 @@ impl Delivery {
                 Outcome::Offer(error(Code::InvalidInput, &format!("invalid input: {message}")))
             }
             RunOutcome::TimedOut | RunOutcome::Stopped(StopReason::TimedOut) => {
-                let text = self.warn_of_effect(timed_out_text(&self.job, timeout_ms));
+                let text = self.warn_of_effect(timed_out);
                 Outcome::Verdict(error(Code::TimedOut, &text))
             }
             RunOutcome::Stopped(StopReason::Cancelled(reason)) => {

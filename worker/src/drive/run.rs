@@ -60,11 +60,12 @@ impl Delivery {
             return Some(settle);
         }
         attempt.started_at_ms = self.edge.clock.now_ms();
-        let timeout_ms = attempt::attempt_timeout_ms(&self.job, attempt.started_at_ms);
+        let (timeout_ms, timed_out) =
+            attempt::attempt_clock(&self.job, attempt.started_at_ms, claimed.first_ms);
         self.edge.measures.started(Duration::from_millis(self.queued_ms()));
         let ended = self.run_tool(tool, claimed, &attempt, timeout_ms, &span).await;
         attempt.ended_at_ms = self.edge.clock.now_ms();
-        Some(self.commit(tool, claimed, attempt, ended, timeout_ms, &span).await)
+        Some(self.commit(tool, claimed, attempt, ended, timed_out, &span).await)
     }
 
     async fn run_tool(

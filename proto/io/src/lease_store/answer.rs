@@ -33,6 +33,7 @@ pub(super) fn read_claim(answer: &[Value]) -> Result<Option<Acquired>, Error> {
             claims: claims(2)?,
             previous_span: text(at(3)?).unwrap_or_default(),
             now_ms: int(4)?,
+            first_ms: int(5)?,
         },
         "held" => Acquired::Held { remaining_ms: u64::try_from(int(1)?).unwrap_or(0) },
         "done" => Acquired::Done,

@@ -20,7 +20,8 @@ for i = 1, #KEYS / 3 do
     if own then
       local fence = string.match(held, '|(%d+)$')
       local n = tonumber(redis.call('HGET', a, 'n') or '1')
-      out[i] = {'granted', fence, n, redis.call('HGET', a, 'p') or '', now_ms}
+      local first = redis.call('HGET', a, 't') or string.format('%.0f', now_ms)
+      out[i] = {'granted', fence, n, redis.call('HGET', a, 'p') or '', now_ms, first}
     elseif held == 'done' then
       out[i] = {'done'}
     elseif held then
@@ -37,9 +38,11 @@ for i = 1, #KEYS / 3 do
         local text = string.format('%.0f', fence)
         local previous = redis.call('HGET', a, 's') or ''
         redis.call('HSET', a, 'f', text, 'p', previous, 's', span)
+        redis.call('HSETNX', a, 't', string.format('%.0f', now_ms))
+        local first = redis.call('HGET', a, 't')
         redis.call('PEXPIRE', a, claims_ttl)
         redis.call('SET', x, claim .. '|' .. worker .. '|' .. text, 'PX', ttl)
-        out[i] = {'granted', text, n, previous, now_ms}
+        out[i] = {'granted', text, n, previous, now_ms, first}
       end
     end
   elseif what == 'give_back' then
@@ -48,6 +51,8 @@ for i = 1, #KEYS / 3 do
       local n = redis.call('HINCRBY', a, 'n', -1)
       redis.call('HSET', a, 's', redis.call('HGET', a, 'p') or '')
       if n < 0 then redis.call('HSET', a, 'n', 0) end
+      -- Nothing has started yet: the time of all attempts has not begun.
+      if n <= 0 then redis.call('HDEL', a, 't') end
       out[i] = {'given'}
     else
       out[i] = {'not_ours'}
