@@ -1,14 +1,18 @@
 //! Makes the fleet's streams and buckets, or only compares them, and says what the server really did
 //! (DESIGN 4). A server that ignored part of a configuration answers with "ok" all the same.
 
+mod consumers;
+
 use crate::broker::{self, Broker};
 use crate::config::TopologyMode;
-use async_nats::jetstream::consumer::{self, pull};
+use async_nats::jetstream::consumer;
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType};
 use async_nats::jetstream::{context, kv};
+use consumers::look_at_consumers;
+pub use consumers::{consumer_config, ensure_consumer};
 use serde::Serialize;
 use std::time::Duration;
-use toolfleet_proto::limit::{ACK_PENDING_MAX, Limits, PULLS_WAITING_MAX};
+use toolfleet_proto::limit::Limits;
 use toolfleet_proto::topology::{BucketSpec, Prefix, StreamSpec, buckets, streams};
 
 /// Why the topology cannot be used.
@@ -271,99 +275,6 @@ async fn look_at_bucket(broker: &Broker, spec: &BucketSpec) -> Result<Part, Erro
         Err(error) => return Err(fault(&spec.name, &error)),
     }
     Ok(part)
-}
-
-async fn look_at_consumers(broker: &Broker) -> Result<Vec<Part>, Error> {
-    use futures::TryStreamExt as _;
-    let name = broker.prefix().jobs_stream();
-    let Ok(stream) = broker.jetstream().get_stream(&name).await else { return Ok(Vec::new()) };
-    let infos: Vec<consumer::Info> =
-        stream.consumers().try_collect().await.map_err(|error| fault(&name, &error))?;
-    Ok(infos
-        .into_iter()
-        .map(|info| Part {
-            kind: "consumer",
-            holds: info.config.filter_subject.clone(),
-            messages: info.num_pending,
-            bytes: u64::try_from(info.num_ack_pending).unwrap_or(u64::MAX),
-            faults: Vec::new(),
-            name: info.name,
-        })
-        .collect())
-}
-
-/// What the consumer of a pool must be.
-pub fn consumer_config(prefix: &Prefix, pool: &str, limits: &Limits) -> pull::Config {
-    pull::Config {
-        durable_name: Some(Prefix::consumer(pool)),
-        filter_subject: prefix.jobs_of_pool(pool),
-        ack_policy: consumer::AckPolicy::Explicit,
-        ack_wait: Duration::from_millis(limits.ack_wait_ms),
-        max_deliver: -1,
-        max_ack_pending: ACK_PENDING_MAX,
-        max_waiting: PULLS_WAITING_MAX,
-        ..pull::Config::default()
-    }
-}
-
-/// Makes the consumer of a pool where it is missing, and compares it. Idempotent.
-pub async fn ensure_consumer(
-    broker: &Broker,
-    pool: &str,
-    limits: &Limits,
-    mode: TopologyMode,
-) -> Result<(), Error> {
-    let wanted = consumer_config(broker.prefix(), pool, limits);
-    let stream_name = broker.prefix().jobs_stream();
-    let name = Prefix::consumer(pool);
-    let stream = broker
-        .jetstream()
-        .get_stream(&stream_name)
-        .await
-        .map_err(|error| fault(&stream_name, &error))?;
-    let mut made = None;
-    if mode == TopologyMode::Make {
-        // Updates a consumer of other settings: they are ours, and an update loses no job.
-        made = Some(
-            stream.create_consumer(wanted.clone()).await.map_err(|error| fault(&name, &error))?,
-        );
-    }
-    let found = match made {
-        Some(consumer) => consumer.cached_info().config.clone(),
-        None => stream.consumer_info(&name).await.map_err(|error| fault(&name, &error))?.config,
-    };
-    let mut faults = Vec::new();
-    let mut same = |holds: bool, key: &str, wanted: String, found: String| {
-        if !holds {
-            faults.push(format!("consumer {name}: {key} is {found}, must be {wanted}"));
-        }
-    };
-    same(
-        found.filter_subject == wanted.filter_subject,
-        "filter_subject",
-        wanted.filter_subject.clone(),
-        found.filter_subject.clone(),
-    );
-    same(
-        found.ack_policy == wanted.ack_policy,
-        "ack_policy",
-        format!("{:?}", wanted.ack_policy),
-        format!("{:?}", found.ack_policy),
-    );
-    same(
-        found.ack_wait == wanted.ack_wait,
-        "ack_wait",
-        format!("{:?}", wanted.ack_wait),
-        format!("{:?}", found.ack_wait),
-    );
-    same(found.max_deliver <= 0, "max_deliver", "unlimited".into(), found.max_deliver.to_string());
-    same(
-        found.max_ack_pending >= wanted.max_ack_pending,
-        "max_ack_pending",
-        wanted.max_ack_pending.to_string(),
-        found.max_ack_pending.to_string(),
-    );
-    if faults.is_empty() { Ok(()) } else { Err(Error::Different(faults)) }
 }
 
 /// What an operator must make where `fleet.topology = "check"`, as configurations of the server's
