@@ -79,8 +79,9 @@ impl Direct {
             deadline_ms = [deadline_ms, record.deadline_ms].into_iter().flatten().min();
             let refusal = match taken {
                 Taken::Closed(closed) => Some(Refusal { code: closed.code, text: closed.text }),
-                Taken::New if self.offer.descriptor.effect == Effect::Write => {
-                    coordinator.held_back(&record, &call).await?
+                // One that is known too: whoever took it in may not have come to this.
+                Taken::New | Taken::Known if self.offer.descriptor.effect == Effect::Write => {
+                    self.held_back(coordinator, &record, &call).await?
                 }
                 Taken::New | Taken::Known => None,
             };
@@ -104,6 +105,19 @@ impl Direct {
                 &mut pending,
             )
             .await
+    }
+
+    /// Why a write must not be queued; one that is queued already is attached to.
+    async fn held_back(
+        &self,
+        coordinator: &Coordinator,
+        record: &Execution,
+        call: &CallRecord,
+    ) -> Result<Option<Refusal>, NotAccepted> {
+        let Some(refusal) = coordinator.held_back(record, call).await? else { return Ok(None) };
+        let queued = coordinator.find_job(&self.names.name).await;
+        let queued = queued.map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
+        Ok(queued.is_none().then_some(refusal))
     }
 
     fn record(&self) -> CallRecord {

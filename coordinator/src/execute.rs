@@ -112,7 +112,6 @@ impl Coordinator {
         record: &CallRecord,
         refusal: &Refusal,
     ) -> Result<Ended, NotAccepted> {
-        self.measures.rejected(refusal.code.as_str());
         let mut job = crate::cancel::job_of_record(&names.name, &names.turn, record);
         let (traceparent, tracestate) = telemetry::current_trace_context(&Span::current());
         job.trace = Some(TraceContext { traceparent, tracestate, ..TraceContext::default() });
@@ -132,6 +131,9 @@ impl Coordinator {
             .map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
         if stored.result.arguments_hash != hash {
             return Err(NotAccepted::Conflict);
+        }
+        if stored.is_new {
+            self.measures.rejected(refusal.code.as_str());
         }
         Ok(Ended::of_result(&stored.result, !stored.is_new))
     }

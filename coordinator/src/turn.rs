@@ -294,9 +294,8 @@ impl Shared {
         let refusal = match (&taken, &call.checked) {
             (Taken::Closed(closed), _) => Refusal { code: closed.code, text: closed.text.clone() },
             (_, Err(refusal)) => refusal.clone(),
-            (taken, Ok((offer, arguments))) => {
-                let is_new = *taken == Taken::New;
-                return self.run(call, offer, arguments, is_new, pending).await;
+            (Taken::New | Taken::Known, Ok((offer, arguments))) => {
+                return self.run(call, offer, arguments, pending).await;
             }
         };
         self.coordinator.refuse(&call.names, &call.record(), &refusal).await
@@ -307,7 +306,6 @@ impl Shared {
         call: &OneCall,
         offer: &Offer,
         arguments: &Arguments,
-        is_new: bool,
         pending: &mut Pending,
     ) -> Result<Ended, NotAccepted> {
         let mut has_waited = false;
@@ -320,7 +318,7 @@ impl Shared {
                 self.parallel.acquire().await.ok()
             }
         };
-        if let Some(ended) = self.ended_already(call, offer, is_new, has_waited).await? {
+        if let Some(ended) = self.ended_already(call, offer, has_waited).await? {
             return Ok(ended);
         }
         let trace = TraceContext { baggage: self.baggage.clone(), ..TraceContext::default() };
@@ -339,7 +337,6 @@ impl Shared {
         &self,
         call: &OneCall,
         offer: &Offer,
-        is_new: bool,
         has_waited: bool,
     ) -> Result<Option<Ended>, NotAccepted> {
         let unavailable =
@@ -348,8 +345,8 @@ impl Shared {
         let closed = if has_waited { coordinator.closed(&self.record.id).await? } else { None };
         let refusal = match closed {
             Some(closed) => Some(Refusal { code: closed.code, text: closed.text }),
-            None if is_new => self.held_back(call, offer, has_waited).await?,
-            None => None,
+            // One that is known too: whoever took it in may not have come to this.
+            None => self.held_back(call, offer, has_waited).await?,
         };
         let Some(refusal) = refusal else { return Ok(None) };
         // Another coordinator that was handed the same turn has queued it: submitting attaches to it.

@@ -4,6 +4,7 @@ use crate::asked::{SOON, fleet, message, problem};
 use crate::cli::{check, toolfleet};
 use crate::conversation::{answered, call_path, codes, contents, create, noting, path, post_turn};
 use serde_json::{Value, json};
+use toolfleet_proto::name::CallName;
 use toolfleet_tests::{Fleet, messages, until};
 
 fn pay(id: &str, cents: u32) -> Value {
@@ -60,6 +61,19 @@ async fn a_lost_write_is_unknown_and_its_equals_wait_until_it_is_settled() {
         (contents(&held), codes(&held)),
         (vec![text.clone()], vec!["outcome_unknown".into()])
     );
+    let direct = first.call_as("pay", "e", "direct", json!({"cents": 500})).await.unwrap();
+    assert_eq!(direct.body["text"], json!(text), "{}", direct.text);
+    // Nor do they run where their coordinator died between their record and their results.
+    for name in [
+        CallName::of_turn("default", "e", "main", "again", "b"),
+        CallName::direct("default", "e", "main", "direct"),
+    ] {
+        let prefix = fleet.broker().prefix();
+        let stream = fleet.broker().jetstream().get_stream(prefix.results_stream()).await.unwrap();
+        let purged = stream.purge().filter(prefix.result(&name)).await.unwrap();
+        assert_eq!(purged.purged, 1, "{name}");
+    }
+    assert_eq!(contents(&second.turn("e", "again", &spaced).await.unwrap()), [text.clone()]);
     let direct = first.call_as("pay", "e", "direct", json!({"cents": 500})).await.unwrap();
     assert_eq!(direct.body["text"], json!(text), "{}", direct.text);
     assert_eq!(ledger.starts().len(), 1, "{:?}", ledger.lines());
