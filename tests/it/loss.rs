@@ -46,6 +46,20 @@ async fn a_read_whose_worker_is_killed_ends_by_its_second_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_read_gets_its_second_attempt_however_long_its_worker_was_missed() {
+    // Its three attempts have less time together than a lost worker takes to be noticed.
+    let keys = "effect = \"read\"\ntimeout = \"700ms\"";
+    let script = noting("loss", "[ $TOOLFLEET_ATTEMPT = 2 ] || sleep 60\nprintf second");
+    let mut fleet = fleet().exec_tool("short", keys, &script).start().await.unwrap();
+    let (http, ledger) = (fleet.http(0).unwrap(), fleet.ledger("loss"));
+    let call = tokio::spawn(async move { http.call_as("short", "loss", "c", json!({})).await });
+    ledger.started(1, SOON).await.unwrap();
+    fleet.workers[0].restart().await.unwrap();
+    let answer = call.await.unwrap().unwrap();
+    assert_eq!((&ok(&answer)["attempts"], &ok(&answer)["text"]), (&json!(2), &json!("second")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_waits_for_a_worker_that_comes_later() {
     let mut fleet = fleet().start().await.unwrap();
     let (call, _) = running(&fleet, "nap", 700).await;

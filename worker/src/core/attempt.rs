@@ -3,7 +3,7 @@
 use toolfleet_proto::code::Code;
 use toolfleet_proto::end::{self, End};
 use toolfleet_proto::lease::Acquired;
-use toolfleet_proto::wire::{Clocks, Job};
+use toolfleet_proto::wire::Job;
 
 /// How long a job waits that this worker cannot run, before the next worker looks at it.
 pub const UNKNOWN_DELAY_MS: u64 = 5_000;
@@ -102,7 +102,7 @@ fn granted(job: &Job, has_tool: bool, now_ms: i64, claims: u32, first_ms: i64) -
         let text = end::queue_timed_out(clocks.queue_timeout_ms);
         return Some(Verdict::End(end(Code::QueueTimedOut, text)));
     }
-    let (left_ms, text) = whole_clock(&clocks, now_ms, first_ms);
+    let (left_ms, text) = whole_clock(job, now_ms, first_ms);
     if left_ms == 0 {
         return Some(Verdict::End(end(Code::TimedOut, text)));
     }
@@ -140,12 +140,18 @@ pub fn judge_foreign_record(is_lease_ours: bool, attempt: u32, has_waited: bool)
 type Running = (u64, String);
 
 /// The shorter of the clocks that all attempts share: their own time, from the first claim, and the
-/// call's deadline.
-fn whole_clock(clocks: &Clocks, now_ms: i64, first_ms: i64) -> Running {
+/// call's deadline. Attempts that together could not use up their own time leave it to the deadline:
+/// only the search for a lost worker could, and that must not cost a short tool its next attempt.
+fn whole_clock(job: &Job, now_ms: i64, first_ms: i64) -> Running {
+    let clocks = job.clocks.unwrap_or_default();
     let left = |at_ms: i64| u64::try_from(at_ms.saturating_sub(now_ms)).unwrap_or(0);
+    let deadline = (left(clocks.deadline_ms), end::whole_time_over(&clocks));
+    let attempts_ms = clocks.timeout_ms.saturating_mul(u64::from(job.max_attempts.max(1)));
+    if clocks.total_timeout_ms >= attempts_ms {
+        return deadline;
+    }
     let total = i64::try_from(clocks.total_timeout_ms).unwrap_or(i64::MAX / 4);
     let together = (left(first_ms.saturating_add(total)), end::timed_out(clocks.total_timeout_ms));
-    let deadline = (left(clocks.deadline_ms), end::whole_time_over(clocks));
     if deadline.0 < together.0 { deadline } else { together }
 }
 
@@ -153,7 +159,7 @@ fn whole_clock(clocks: &Clocks, now_ms: i64, first_ms: i64) -> Running {
 pub fn attempt_clock(job: &Job, now_ms: i64, first_ms: i64) -> Running {
     let clocks = job.clocks.unwrap_or_default();
     let own = (clocks.timeout_ms, end::timed_out(clocks.timeout_ms));
-    let whole = whole_clock(&clocks, now_ms, first_ms);
+    let whole = whole_clock(job, now_ms, first_ms);
     if whole.0 < own.0 { whole } else { own }
 }
 
@@ -161,7 +167,7 @@ pub fn attempt_clock(job: &Job, now_ms: i64, first_ms: i64) -> Running {
 mod tests {
     use super::*;
     use toolfleet_proto::lease::Mark;
-    use toolfleet_proto::wire::Effect;
+    use toolfleet_proto::wire::{Clocks, Effect};
 
     fn job() -> Job {
         Job {
@@ -177,6 +183,12 @@ mod tests {
             }),
             ..Job::default()
         }
+    }
+
+    /// One whose attempts could take longer together than all of them may.
+    fn hurried() -> Job {
+        let clocks = Clocks { total_timeout_ms: 80_000, ..job().clocks.unwrap() };
+        Job { clocks: Some(clocks), ..job() }
     }
 
     fn granted_at(now_ms: i64, claims: u32) -> Acquired {
@@ -264,12 +276,15 @@ mod tests {
 
     #[test]
     fn the_shorter_clock_names_itself() {
-        let clock = |now_ms, first_ms| attempt_clock(&job(), now_ms, first_ms);
+        let clock = |now_ms, first_ms| attempt_clock(&hurried(), now_ms, first_ms);
         assert_eq!(clock(0, 0), (30_000, "timed out after 30 s".to_owned()));
         // All attempts together, from the first claim.
-        assert_eq!(clock(80_000, 0), (10_000, "timed out after 90 s".to_owned()));
-        assert_eq!(clock(80_000, 59_000).0, 30_000);
-        assert_eq!(clock(95_000, 0).0, 0);
+        assert_eq!(clock(70_000, 0), (10_000, "timed out after 80 s".to_owned()));
+        assert_eq!(clock(70_000, 59_000).0, 30_000);
+        assert_eq!(clock(85_000, 0).0, 0);
+        // Those that cannot use it up have only the deadline.
+        assert_eq!(attempt_clock(&job(), 85_000, 0).0, 30_000);
+        assert_eq!(attempt_clock(&job(), 140_000, 0), (10_000, "timed out after 90 s".to_owned()));
         // The deadline of the caller.
         let clocks =
             Clocks { deadline_ms: 20_000, queue_deadline_ms: 20_000, ..job().clocks.unwrap() };
@@ -288,9 +303,10 @@ mod tests {
             now_ms: 100_000,
             first_ms: 10_000,
         };
-        match judge(&job(), &again, false, true) {
-            Verdict::End(end) => assert_eq!(end.text, "timed out after 90 s"),
+        match judge(&hurried(), &again, false, true) {
+            Verdict::End(end) => assert_eq!(end.text, "timed out after 80 s"),
             other => panic!("{other:?}"),
         }
+        assert!(matches!(judge(&job(), &again, false, true), Verdict::Run { attempt: 2, .. }));
     }
 }
