@@ -147,7 +147,7 @@ impl Coordinator {
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => return Ok(()),
             Err(error) => return Err(silent(&error)),
         };
-        let copy = crate::submit::as_it_was(message);
+        let copy = crate::job_message::as_it_was(message);
         match self.broker.store_after(subject, sequence, &copy).await? {
             Once::Stored(copied) => {
                 stream

@@ -14,6 +14,7 @@ mod direct;
 mod durable;
 mod execute;
 mod executions;
+mod job_message;
 mod measure;
 mod reading;
 pub mod service;

@@ -3,21 +3,20 @@
 use crate::core::answer::Ended;
 use crate::core::wait::{self, Expired, Overdue};
 use crate::deliver::Waiter;
+use crate::job_message::{as_it_was, job_message, with_trace};
 use crate::service::Coordinator;
-use async_nats::HeaderMap;
-use prost::Message as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use toolfleet_io::broker::{Error, Once, Outgoing};
 use toolfleet_io::ending::{self, name_of};
 use toolfleet_io::lease_store::StopKind;
-use toolfleet_io::telemetry::{self, spans};
+use toolfleet_io::telemetry::spans;
 use toolfleet_proto::code::Code;
 use toolfleet_proto::end::{self, Record};
 use toolfleet_proto::name::CallName;
-use toolfleet_proto::wire::{self, CallResult, Job, header};
-use tracing::{Instrument as _, Span};
+use toolfleet_proto::wire::{self, CallResult, Job};
+use tracing::Instrument as _;
 
 /// How long a broker may stay silent before a submission is answered "try again".
 const SUBMIT_PATIENCE: Duration = Duration::from_secs(10);
@@ -350,18 +349,6 @@ pub(crate) struct Queued {
     message: Outgoing,
 }
 
-/// The message byte for byte, without what the broker added: never encoded again, since that would
-/// drop what a newer build wrote.
-pub(crate) fn as_it_was(message: async_nats::jetstream::message::StreamMessage) -> Outgoing {
-    let mut headers = HeaderMap::new();
-    for (name, values) in message.headers.iter() {
-        if !name.to_string().starts_with("Nats-") {
-            values.iter().for_each(|value| headers.append(name.clone(), value.clone()));
-        }
-    }
-    Outgoing { headers, payload: message.payload, ttl: None }
-}
-
 /// What a look at an overdue call came to.
 enum Looked {
     Ended(Box<CallResult>),
@@ -385,30 +372,4 @@ pub(crate) fn span_call(job: &Job) -> spans::Call<'_> {
         tool: &job.tool,
         pool: &job.pool,
     }
-}
-
-/// The job with the publication's span as its context: attempts become children of it.
-fn with_trace(mut job: Job, span: &Span) -> Job {
-    let (traceparent, tracestate) = telemetry::current_trace_context(span);
-    let baggage = job.trace.take().map(|trace| trace.baggage).unwrap_or_default();
-    job.trace = Some(wire::TraceContext { traceparent, tracestate, baggage });
-    job
-}
-
-fn job_message(job: &Job) -> Outgoing {
-    let mut headers = HeaderMap::new();
-    headers.insert(header::TOOL, job.tool.as_str());
-    if let Some(clocks) = &job.clocks {
-        headers.insert(header::DEADLINE, clocks.deadline_ms.to_string().as_str());
-    }
-    if let Some(trace) = &job.trace {
-        for (name, value) in
-            [(header::TRACEPARENT, &trace.traceparent), (header::TRACESTATE, &trace.tracestate)]
-        {
-            if !value.is_empty() {
-                headers.insert(name, value.as_str());
-            }
-        }
-    }
-    Outgoing { headers, payload: job.encode_to_vec().into(), ttl: None }
 }
