@@ -12,6 +12,7 @@ use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
 use futures::TryStreamExt as _;
 use std::time::Duration;
 use toolfleet_io::broker::{Error, Once};
+use toolfleet_io::fail_point;
 use toolfleet_proto::topology::Prefix;
 
 /// How often the queue is audited without a reason.
@@ -150,6 +151,7 @@ impl Coordinator {
         let copy = crate::job_message::as_it_was(message);
         match self.broker.store_after(subject, sequence, &copy).await? {
             Once::Stored(copied) => {
+                fail_point::reach("copy:after").await;
                 stream
                     .purge()
                     .filter(subject)

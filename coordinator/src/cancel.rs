@@ -9,9 +9,9 @@ use futures::StreamExt as _;
 use prost::Message as _;
 use std::time::{Duration, Instant};
 use toolfleet_io::broker::Error;
-use toolfleet_io::ending;
 use toolfleet_io::lease_store::StopKind;
 use toolfleet_io::telemetry::{self, spans};
+use toolfleet_io::{ending, fail_point};
 use toolfleet_proto::code::Code;
 use toolfleet_proto::end::End;
 use toolfleet_proto::lease::{Holder, Mark};
@@ -117,6 +117,7 @@ impl Coordinator {
     async fn cancel_job(&self, name: &CallName, job: &Job, reason: &str) -> Result<Answer, Error> {
         let mark = Mark { code: Code::Cancelled, reason: reason.to_owned() };
         let mut waiter = self.deliver.wait(name).await?;
+        fail_point::reach("cancel:before").await;
         let (claims, is_unheld_for_sure) =
             match self.store.stop(name, StopKind::Cancel, &mark).await {
                 Ok(stopped) if stopped.holder.is_none() => (stopped.claims, true),
@@ -131,6 +132,7 @@ impl Coordinator {
                     (0, false)
                 }
             };
+        fail_point::reach("mark:after").await;
         if !is_unheld_for_sure {
             let limits = &self.limits;
             let patience_ms = limits.cancel_grace_ms + limits.kill_grace_ms + 1_000;

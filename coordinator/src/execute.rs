@@ -10,8 +10,8 @@ use crate::durable::Pending;
 use crate::service::Coordinator;
 use crate::submit::NotAccepted;
 use crate::turn::{REFUSAL_BYTES_MAX, TENANT, local_caller};
-use toolfleet_io::ending;
 use toolfleet_io::telemetry::{self, spans};
+use toolfleet_io::{ending, fail_point};
 use toolfleet_proto::code::Code;
 use toolfleet_proto::wire::{CallResult, MAY_HAVE_STARTED, NEVER_STARTED, TraceContext};
 use tracing::{Instrument as _, Span};
@@ -86,6 +86,7 @@ impl Coordinator {
             let clocks = admit::clocks(offer, self.clock.now_ms(), deadline_ms);
             let job = admit::job(offer, arguments, names, clocks, &local_caller(), trace);
             let accepted = self.submit(job).await?;
+            fail_point::reach("accept:before").await;
             if let Some(execution) = execution.filter(|_| !accepted.is_done())
                 && let Some(closed) = self.closed(execution).await?
                 && closed.code == Code::Cancelled

@@ -3,12 +3,14 @@
 //! `core` decides, pure; the modules around it perform. [`service::Coordinator`] is the running part;
 //! [`api`] is its HTTP edge; [`cli`] is `toolfleet`.
 
+mod alarms;
 pub mod api;
 mod audit;
 mod cancel;
 mod catalog;
 pub mod cli;
 mod core;
+mod dead_letters;
 mod deliver;
 mod direct;
 mod durable;

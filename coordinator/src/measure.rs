@@ -18,6 +18,7 @@ pub struct Measures {
     read: Counter<u64>,
     repaired: Counter<u64>,
     expired: Counter<u64>,
+    advisories: Counter<u64>,
     end_to_end: Histogram<f64>,
     cancel: Histogram<f64>,
     queue_pending: Gauge<u64>,
@@ -67,6 +68,10 @@ impl Measures {
                 "toolfleet_jobs_repaired",
                 "jobs that the auditor freed or ended; any is an alarm",
             ),
+            advisories: counter(
+                "toolfleet_broker_advisories",
+                "jobs that the broker gave up or was told to remove; any is an alarm",
+            ),
             expired: counter("toolfleet_jobs_expired", "calls ended because their time was over"),
             end_to_end: seconds("toolfleet_job_e2e", "from submission to the result's arrival"),
             cancel: seconds("toolfleet_cancel", "from the request to cancel a call to its answer"),
@@ -83,7 +88,15 @@ impl Measures {
         for kind in REPAIRS {
             measures.repaired.add(0, &[KeyValue::new("kind", kind)]);
         }
+        for (_, kind) in crate::alarms::KINDS {
+            measures.advisories.add(0, &[KeyValue::new("kind", kind)]);
+        }
         measures
+    }
+
+    /// The broker told of a job that it gave up or was told to remove.
+    pub fn advisory(&self, kind: &'static str) {
+        self.advisories.add(1, &[KeyValue::new("kind", kind)]);
     }
 
     /// A job was made durable.
@@ -185,6 +198,7 @@ mod tests {
             "toolfleet_results_read_total 0",
             "toolfleet_jobs_repaired_total{kind=\"stranded\"} 1",
             "toolfleet_jobs_repaired_total{kind=\"overdue\"} 0",
+            "toolfleet_broker_advisories_total{kind=\"terminated\"} 0",
             "toolfleet_jobs_expired_total{outcome=\"no_worker\"} 1",
             "toolfleet_job_e2e_seconds_sum{pool=\"gpu\"} 1",
             "toolfleet_cancel_seconds_bucket{kind=\"never_started\",le=\"0.02\"} 1",

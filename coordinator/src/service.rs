@@ -95,6 +95,9 @@ impl Coordinator {
         }));
         tokio::spawn(coordinator.clone().look_after(health.clone()));
         tokio::spawn(coordinator.clone().audit());
+        if let Err(error) = coordinator.listen_to_advisories().await {
+            tracing::warn!(%error, "no advisory of the broker is heard");
+        }
         health.started();
         health.set_ready(true);
         Ok(coordinator)

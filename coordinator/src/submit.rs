@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use toolfleet_io::broker::{Error, Once, Outgoing};
 use toolfleet_io::ending::{self, name_of};
+use toolfleet_io::fail_point;
 use toolfleet_io::lease_store::StopKind;
 use toolfleet_io::telemetry::spans;
 use toolfleet_proto::code::Code;
@@ -104,8 +105,10 @@ impl Coordinator {
         let until = Instant::now() + SUBMIT_PATIENCE;
         loop {
             let give_up = tokio::time::sleep_until(until);
+            fail_point::reach("publish:before").await;
             match self.broker.store_once_until(&subject, &accepted.message, give_up).await {
                 Ok(Once::Stored(_)) => {
+                    fail_point::reach("publish:after").await;
                     self.measures.submitted(&accepted.job.pool);
                     return Ok(accepted);
                 }

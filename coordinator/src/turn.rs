@@ -178,6 +178,7 @@ fn split(
             call_id,
             request_id: turn.request_id.clone(),
             is_unnamed: false,
+            requeued_from: String::new(),
         };
         calls.push(OneCall {
             names,

@@ -231,6 +231,7 @@ pub fn result(job: &Job, rendered: &Rendered, now_ms: i64) -> CallResult {
         turn: job.turn.clone(),
         call_id: job.call_id.clone(),
         idempotency_key: job.idempotency_key.clone(),
+        requeued_from: job.requeued_from.clone(),
         ..CallResult::default()
     }
 }

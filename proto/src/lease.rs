@@ -2,6 +2,8 @@
 
 use crate::code::Code;
 use crate::limit::Limits;
+use crate::wire::AttemptRecord;
+use std::collections::HashMap;
 
 /// When a holder must stop and when its lease is over by its own clock. Milliseconds of any clock
 /// that counts a suspended machine.
@@ -86,6 +88,36 @@ impl Holder {
     }
 }
 
+/// Attempts as the store keeps them, in order: fields `h<n>` hold `claim|worker|fence|ms|span`, `w<n>` the
+/// last words. Fields that do not read are left out.
+pub fn attempts(fields: &HashMap<String, String>) -> Vec<AttemptRecord> {
+    let mut attempts: Vec<AttemptRecord> = fields
+        .iter()
+        .filter_map(|(field, text)| attempt(field.strip_prefix('h')?.parse().ok()?, text))
+        .map(|attempt| AttemptRecord {
+            last_words: fields.get(&format!("w{}", attempt.number)).cloned().unwrap_or_default(),
+            ..attempt
+        })
+        .collect();
+    attempts.sort_by_key(|attempt| attempt.number);
+    attempts
+}
+
+fn attempt(number: u32, text: &str) -> Option<AttemptRecord> {
+    let mut parts = text.splitn(5, '|');
+    let (claim, worker, fence, at_ms) =
+        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    Some(AttemptRecord {
+        attempt_id: claim.into(),
+        number,
+        fence: fence.parse().ok()?,
+        worker: worker.into(),
+        started_at_ms: at_ms.parse().ok()?,
+        traceparent: parts.next().unwrap_or_default().into(),
+        ..AttemptRecord::default()
+    })
+}
+
 /// The store's answer to ACQUIRE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
@@ -156,6 +188,27 @@ mod tests {
         assert!(clock.stop_at(0) + limits.kill_grace_ms <= clock.over_at(0));
         assert!(clock.may_start(0, 11_499));
         assert!(!clock.may_start(0, 11_500));
+    }
+
+    #[test]
+    fn attempts_are_read_in_their_order_with_their_last_words() {
+        let fields = [
+            ("n", "2"),
+            ("h2", "d|w2|9|200|"),
+            ("h1", "c|w1|8|100|00-a|b"),
+            ("w1", "o|h"),
+            ("h3", "odd"),
+        ];
+        let fields = fields.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let attempts = attempts(&fields);
+        let told: Vec<_> = attempts
+            .iter()
+            .map(|one| {
+                (one.number, one.worker.as_str(), one.started_at_ms, one.last_words.as_str())
+            })
+            .collect();
+        assert_eq!(told, [(1, "w1", 100, "o|h"), (2, "w2", 200, "")]);
+        assert_eq!((attempts[0].fence, attempts[0].traceparent.as_str()), (8, "00-a|b"));
     }
 
     #[test]

@@ -103,6 +103,16 @@ impl Prefix {
         self.subject(&format!("dead.{pool}.{}", name.tail()))
     }
 
+    /// Where the dead letter of a call lies, in whichever pool.
+    pub fn dead_anywhere(&self, name: &CallName) -> String {
+        self.subject(&format!("dead.*.{}", name.tail()))
+    }
+
+    /// Every dead letter of a tenant.
+    pub fn dead_of_tenant(&self, tenant: &str) -> String {
+        self.subject(&format!("dead.*.{}.>", escape(tenant)))
+    }
+
     /// Cancel signals for one worker.
     pub fn cancel_worker(&self, worker: &str) -> String {
         self.subject(&format!("cancel.{}", escape(worker)))
@@ -155,6 +165,13 @@ impl Prefix {
     /// Every job of an execution, in whichever pool and lane.
     pub fn jobs_of_execution(&self, tenant: &str, execution: &str) -> String {
         self.subject(&format!("job.*.*.{}.{}.*", escape(tenant), escape(execution)))
+    }
+
+    /// Reads the call's name out of a dead letter's subject.
+    pub fn call_of_dead(&self, subject: &str) -> Option<CallName> {
+        let rest = subject.strip_prefix(self.0.as_str())?.strip_prefix(".dead.")?;
+        let (_pool, tail) = rest.split_once('.')?;
+        CallName::from_tail(tail).ok()
     }
 
     /// Reads the call's name out of a job's subject.
@@ -286,6 +303,7 @@ mod tests {
         assert_eq!(prefix.lease_key(&name), "tf.v1:x:default.e=201.main=3Adirect=3Ac");
         assert_eq!(prefix.jobs_stream(), "TF_V1_JOBS");
         assert_eq!(prefix.call_of_done(&prefix.done(&name)), Some(name.clone()));
+        assert_eq!(prefix.call_of_dead(&prefix.dead("web", &name)), Some(name.clone()));
         assert_eq!(prefix.call_of_job(&prefix.job("web", &name)), Some(name));
         assert_eq!(Prefix::consumer("web"), "pool-web");
     }

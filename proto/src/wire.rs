@@ -78,6 +78,17 @@ pub fn read_result(bytes: &[u8]) -> Result<CallResult, Unreadable> {
     Ok(result)
 }
 
+/// Reads a dead letter.
+pub fn read_dead_letter(bytes: &[u8]) -> Result<DeadLetter, Unreadable> {
+    let letter =
+        DeadLetter::decode(bytes).map_err(|error| Unreadable::Broken(error.to_string()))?;
+    readable(letter.schema, &[])?;
+    if letter.name.is_none() {
+        return Err(Unreadable::Broken("a dead letter without a name".into()));
+    }
+    Ok(letter)
+}
+
 /// Reads a start record.
 pub fn read_start(bytes: &[u8]) -> Result<StartRecord, Unreadable> {
     let record =

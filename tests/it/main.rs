@@ -17,6 +17,7 @@ mod clients;
 mod clocks;
 mod conversation;
 mod coordinators;
+mod dead_letters;
 mod dev;
 mod docs;
 mod drain;

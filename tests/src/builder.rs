@@ -12,6 +12,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use toolfleet_io::fail_point;
+
+/// The folder of a fleet's fail points, in its own.
+pub(crate) const FAIL_POINTS: &str = "fail-points";
 
 /// Fleets at the same time: more would starve each other's clocks on a small machine.
 static FLEETS: Semaphore = Semaphore::const_new(3);
@@ -142,7 +146,10 @@ impl Builder {
         let dir = folder.path();
         self.write_tools(&dir.join("tools"))?;
         let (nats, redis) = servers(dir).await?;
-        let env = self.environment(&nats.url(), &redis.url());
+        let fail_points = dir.join(FAIL_POINTS);
+        fs::create_dir(&fail_points)?;
+        let mut env = self.environment(&nats.url(), &redis.url());
+        env.push((fail_point::FOLDER.to_owned(), fail_points.to_string_lossy().into_owned()));
         let broker = broker_at(&nats.url()).await?;
         let recipes = self.coordinator_recipes(dir, &env)?;
         let parts = Parts { folder, nats, redis, broker, turn };

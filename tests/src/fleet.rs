@@ -1,6 +1,7 @@
 //! A fleet of one test.
 
-use crate::builder::{Builder, coordinator_http};
+use crate::builder::{Builder, FAIL_POINTS, coordinator_http};
+use crate::fail_points::FailPoints;
 use crate::http::Http;
 use crate::ledger::Ledger;
 use crate::member::{Member, Recipe};
@@ -92,6 +93,11 @@ impl Fleet {
     /// Its folder.
     pub fn dir(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// What may befall its processes.
+    pub fn fail_points(&self) -> FailPoints {
+        FailPoints::at(&self.dir().join(FAIL_POINTS))
     }
 
     /// A ledger for the tools of this fleet.

@@ -5,6 +5,7 @@
 //! | [`Fleet`], [`Builder`] | servers, coordinators and workers, gone when dropped |
 //! | [`Member`] | one process, to be killed, paused, terminated and started again |
 //! | [`Http`], [`Answer`] | the API as a caller sees it |
+//! | [`FailPoints`], [`Fate`] | what befalls a process at a stage of the protocol |
 //! | [`Announcements`] | every announcement of a stored result |
 //! | [`Ledger`] | what a tool did, written by the tool itself |
 //! | [`OtlpSink`] | a receiver of traces |
@@ -14,6 +15,7 @@
 
 mod binaries;
 mod builder;
+mod fail_points;
 mod fleet;
 mod http;
 mod ledger;
@@ -25,6 +27,7 @@ mod wait;
 
 pub use binaries::{TOOLFLEET, WORKER, binary};
 pub use builder::{Builder, SHORT_CLOCKS, fleet_turn};
+pub use fail_points::{FailPoints, Fate};
 pub use fleet::Fleet;
 pub use http::{Answer, Http, encode_segment};
 pub use ledger::Ledger;

@@ -65,6 +65,11 @@ impl Claims {
         self.send(name, Operation::Done { claim: claim.to_owned() }).await;
     }
 
+    /// Keeps what the tool said last.
+    pub async fn words(&self, name: &CallName, claim: &str, words: String) {
+        self.send(name, Operation::Words { claim: claim.to_owned(), words }).await;
+    }
+
     async fn send(&self, name: &CallName, operation: Operation) {
         let _ = self.queue.send(Ask { name: name.clone(), operation, reply: None }).await;
     }

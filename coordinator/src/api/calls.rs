@@ -71,6 +71,7 @@ fn names(body: &Body, key: Option<String>) -> Result<Names, Problem> {
         call_id,
         request_id: fresh_id(),
         is_unnamed,
+        requeued_from: String::new(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! The HTTP API, version 1 (DESIGN 6).
 
 mod calls;
+mod dead_letters;
 mod executions;
 mod guard;
 mod listing;
@@ -35,6 +36,12 @@ pub fn router(coordinator: Coordinator, hosts: Hosts) -> Router {
         .route("/v1/calls/{execution}/{call}", get(calls::read))
         .route("/v1/calls/{execution}/{call}/cancel", post(executions::cancel_call))
         .route("/v1/calls/{execution}/{call}/resolve", post(executions::resolve))
+        .route("/v1/dead-letters", get(dead_letters::list))
+        .route(
+            "/v1/dead-letters/{execution}/{call}",
+            get(dead_letters::show).delete(dead_letters::drop),
+        )
+        .route("/v1/dead-letters/{execution}/{call}/requeue", post(dead_letters::requeue))
         .route("/v1/spend", get(spend::read))
         .route("/v1/executions", post(executions::create))
         .route("/v1/executions/{id}", get(executions::read))

@@ -26,6 +26,9 @@ pub(crate) struct Prefer {
 }
 
 impl Prefer {
+    /// Not to wait at all.
+    pub(crate) const ASYNC: Prefer = Prefer { is_async: true, wait: None };
+
     /// Reads all `Prefer` headers; what is not known is ignored, as the RFC asks.
     pub(crate) fn read(headers: &HeaderMap) -> Prefer {
         let mut prefer = Prefer::default();

@@ -84,7 +84,7 @@ fn fits(item: &Value, state: Option<&str>, tool: Option<&str>) -> bool {
 }
 
 /// All items of a list. `query`: further parameters, each with a `&` before it.
-async fn every_page(
+pub(crate) async fn every_page(
     connection: &Connection,
     path: &str,
     query: &str,

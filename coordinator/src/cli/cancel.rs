@@ -37,7 +37,7 @@ pub(crate) struct ResolveArgs {
 }
 
 /// The execution and the call that an id names: a key names both.
-fn names(id: &str, call: Option<&str>) -> (String, Option<String>) {
+pub(crate) fn names(id: &str, call: Option<&str>) -> (String, Option<String>) {
     match (call, split_key(id)) {
         (Some(call), _) => (id.to_owned(), Some(call.to_owned())),
         (None, Some((execution, call))) => (execution, Some(call)),

@@ -6,6 +6,7 @@ mod calls;
 mod cancel;
 mod completions;
 mod config_show;
+mod dead_letters;
 mod demo;
 pub mod dev;
 mod exit;
@@ -65,6 +66,8 @@ enum Command {
     Cancel(cancel::CancelArgs),
     /// Settle a call whose outcome is unknown, after checking what came of it
     Resolve(cancel::ResolveArgs),
+    /// List, show, requeue or drop calls that took their workers down each time
+    DeadLetters(dead_letters::DeadLettersArgs),
     /// Show a call's trace as a tree
     Trace(trace::TraceArgs),
     /// Show the fleet's streams, buckets and consumers, and whether they are as they must be
@@ -102,6 +105,7 @@ pub fn main() -> ExitCode {
         },
         Command::Cancel(args) => block_on(cancel::run(args, json)),
         Command::Resolve(args) => block_on(cancel::resolve(args, json)),
+        Command::DeadLetters(args) => block_on(dead_letters::run(args, json)),
         Command::Trace(args) => block_on(trace::run(args, json)),
         Command::Tools(args) => block_on(tools::run(args, json)),
         Command::Serve(args) => match load(config.as_ref(), &args.flags()) {

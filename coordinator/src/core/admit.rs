@@ -47,6 +47,8 @@ pub struct Names {
     pub request_id: String,
     /// Whether the caller named neither execution nor turn.
     pub is_unnamed: bool,
+    /// The call of the dead letter that this one is requeued from; empty for other calls.
+    pub requeued_from: String,
 }
 
 /// The tool of that name, or what is on offer instead.
@@ -167,6 +169,7 @@ pub fn job(
         as_of_ms: 0,
         is_unnamed: names.is_unnamed,
         request_id: names.request_id.clone(),
+        requeued_from: names.requeued_from.clone(),
         signature_key: String::new(),
         signature: Vec::new().into(),
     }

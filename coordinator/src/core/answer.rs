@@ -41,6 +41,8 @@ pub struct Ended {
     pub trace_id: String,
     /// `never_started` or `may_have_started`; empty where the question does not arise.
     pub start_state: String,
+    /// The call of the dead letter that this one was requeued from; empty for other calls.
+    pub requeued_from: String,
 }
 
 /// The trace id of a traceparent; empty where it does not read.
@@ -69,6 +71,7 @@ impl Ended {
             is_replayed,
             trace_id: trace_id(traceparent),
             start_state: result.start_state.clone(),
+            requeued_from: result.requeued_from.clone(),
         }
     }
 
@@ -90,6 +93,7 @@ impl Ended {
             is_replayed: false,
             trace_id: String::new(),
             start_state: String::new(),
+            requeued_from: String::new(),
         }
     }
 
@@ -119,6 +123,9 @@ impl Ended {
         entry.insert("traceId".into(), json!(self.trace_id));
         if self.code.is_some() && !self.start_state.is_empty() {
             entry.insert("startState".into(), json!(self.start_state));
+        }
+        if !self.requeued_from.is_empty() {
+            entry.insert("requeuedFrom".into(), json!(self.requeued_from));
         }
         Value::Object(entry)
     }

@@ -4,6 +4,7 @@ pub mod admit;
 pub mod answer;
 pub mod audit;
 pub mod catalog;
+pub mod dead_letter;
 pub mod execution;
 pub mod export;
 pub mod formats;

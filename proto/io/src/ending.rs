@@ -2,6 +2,7 @@
 //! the result (DESIGN 4.1 step 5, 4.2 step 4, 4.3). Coordinators and workers share it; racing is safe.
 
 use crate::broker::{Broker, Error, Once, Outgoing};
+use crate::fail_point;
 use async_nats::HeaderMap;
 use prost::Message as _;
 use std::time::Duration;
@@ -104,9 +105,15 @@ pub async fn end(
     } else {
         None
     };
+    if record == Some(Record::Ours) {
+        fail_point::reach("tombstone:after").await;
+    }
     let verdict = end::decide(job, wish, record.as_ref());
     let result = end::result_of_verdict(job, &verdict, wish.claims, now_ms);
-    store_result(broker, job, &name, result, unnamed_retention_ms).await
+    fail_point::reach("end:before").await;
+    let stored = store_result(broker, job, &name, result, unnamed_retention_ms).await;
+    fail_point::reach("end:after").await;
+    stored
 }
 
 async fn take_tombstone(

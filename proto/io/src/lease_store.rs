@@ -14,12 +14,14 @@ use opentelemetry::metrics::Counter;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::io::tcp::TcpSettings;
 use redis::{ErrorKind, IntoConnectionInfo as _, RedisError, Script, ServerErrorKind, Value};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use toolfleet_proto::lease::{Acquired, Holder, Mark, Renewed, Stopped};
+use toolfleet_proto::lease::{self, Acquired, Holder, Mark, Renewed, Stopped};
 use toolfleet_proto::limit::{DONE_MARKER_MS, Limits};
 use toolfleet_proto::name::CallName;
 use toolfleet_proto::topology::Prefix;
+use toolfleet_proto::wire::AttemptRecord;
 
 /// An answer later than this counts as silence.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_millis(250);
@@ -80,6 +82,13 @@ pub enum Operation {
     Done {
         /// The claim's random id.
         claim: String,
+    },
+    /// What the tool said last: kept with the attempt, should its worker be lost.
+    Words {
+        /// The claim's random id.
+        claim: String,
+        /// At most some hundred bytes.
+        words: String,
     },
 }
 
@@ -224,6 +233,7 @@ impl LeaseStore {
                 Operation::GiveBack { claim } => ("give_back", claim, ""),
                 Operation::Release { claim } => ("release", claim, ""),
                 Operation::Done { claim } => ("done", claim, ""),
+                Operation::Words { claim, words } => ("words", claim, words.as_str()),
             };
             invocation.arg(what).arg(claim).arg(worker).arg(span);
         }
@@ -250,6 +260,17 @@ impl LeaseStore {
             .into_iter()
             .map(|answer| Renewed { is_ours: answer & 1 == 1, is_marked: answer & 2 == 2 })
             .collect())
+    }
+
+    /// The attempts of a call that were not given back, in order, as far as the store remembers them:
+    /// who claimed it and when, and what the tool said last.
+    pub async fn attempts(&self, name: &CallName) -> Result<Vec<AttemptRecord>, Error> {
+        let fields: HashMap<String, String> = redis::cmd("HGETALL")
+            .arg(self.prefix.claims_key(name))
+            .query_async(&mut self.connection.clone())
+            .await
+            .map_err(|error| self.silent(&error))?;
+        Ok(lease::attempts(&fields))
     }
 
     /// Who holds a call's lease; `None`: nobody, or a result was stored a moment ago.

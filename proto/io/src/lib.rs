@@ -8,6 +8,7 @@
 //! | [`ending`] | both: the end of a call that its tool did not end |
 //! | [`clock`], [`signal`] | the host |
 //! | [`telemetry`], [`metrics`], [`health`] | whoever watches |
+//! | [`fail_point`] | tests, in builds with debug assertions |
 //! | [`child`] | servers started as children, for `toolfleet dev` and the tests |
 
 pub mod broker;
@@ -15,6 +16,7 @@ pub mod child;
 pub mod clock;
 pub mod config;
 pub mod ending;
+pub mod fail_point;
 pub mod health;
 pub mod lease_store;
 pub mod metrics;

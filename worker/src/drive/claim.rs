@@ -7,8 +7,8 @@ use prost::Message as _;
 use std::time::Duration;
 use toolfleet_io::broker::Outgoing;
 use toolfleet_io::clock::boot_ms;
-use toolfleet_io::ending;
 use toolfleet_io::telemetry::{self, spans};
+use toolfleet_io::{ending, fail_point};
 use toolfleet_proto::end::End;
 use toolfleet_proto::lease::{Acquired, Holder};
 use toolfleet_proto::wire::{DeadLetter, SCHEMA};
@@ -43,6 +43,7 @@ impl Delivery {
         let span = spans::claim(self.call(), &self.edge.worker, self.queued_ms());
         self.adopt(&span);
         let traceparent = telemetry::current_trace_context(&span).0;
+        fail_point::reach("claim:before").await;
         let asked_at_ms = boot_ms();
         let Ok(acquired) = self.edge.claims.acquire(&self.name, &claim, &traceparent).await else {
             // Behind it on the same connection: undoes a late grant and its count.
@@ -51,6 +52,7 @@ impl Delivery {
             spans::not_granted(&span, "silent");
             return Err(Settle::HandBack { delay_ms: SILENT_DELAY_MS });
         };
+        fail_point::reach("claim:after").await;
         let is_granted = matches!(acquired, Acquired::Granted { .. });
         match &acquired {
             Acquired::Granted { .. } => self.edge.measures.lease_acquired(),
@@ -63,6 +65,7 @@ impl Delivery {
             }
             return Err(Settle::HandBack { delay_ms: SILENT_DELAY_MS });
         };
+        fail_point::reach("check:after").await;
         let mut verdict = attempt::judge(&self.job, &acquired, is_stored, self.tool.is_some());
         if verdict == Verdict::ReadAgain {
             verdict = self.read_again().await;
@@ -93,7 +96,7 @@ impl Delivery {
                 return Settle::Acknowledge;
             }
             Verdict::End(end) => self.end_without_run(&end).await,
-            Verdict::DeadLetter(end) => self.lay_dead(&end).await,
+            Verdict::DeadLetter(end) => self.lay_dead(claim, &end).await,
             Verdict::HandBack { delay_ms } => Settle::HandBack { delay_ms },
             Verdict::ReadAgain | Verdict::Run { .. } => Settle::HandBack { delay_ms: END_DELAY_MS },
         };
@@ -156,8 +159,16 @@ impl Delivery {
         Settle::HandBack { delay_ms: END_DELAY_MS }
     }
 
-    /// Lays the job with the dead letters, then stores its end.
-    async fn lay_dead(&self, end: &End) -> Settle {
+    /// Lays the job with the dead letters, then stores its end. `claim`: this one, which is no attempt.
+    async fn lay_dead(&self, claim: &str, end: &End) -> Settle {
+        let mut history = match self.edge.store.attempts(&self.name).await {
+            Ok(history) => history,
+            Err(error) => {
+                tracing::warn!(call = %self.name, %error, "the attempts of a dead letter were not read");
+                return Settle::HandBack { delay_ms: END_DELAY_MS };
+            }
+        };
+        history.retain(|attempt| attempt.attempt_id != claim);
         let letter = DeadLetter {
             schema: SCHEMA,
             name: self.job.name.clone(),
@@ -165,7 +176,7 @@ impl Delivery {
             tool: self.job.tool.clone(),
             code: end.code.as_str().to_owned(),
             reason: end.text.clone(),
-            history: Vec::new(),
+            history,
             job: self.bytes.clone(),
             at_ms: self.edge.clock.now_ms(),
         };

@@ -6,8 +6,8 @@ use crate::registry::Registered;
 use crate::runner::{Ended, RawOutput, RunOutcome};
 use crate::stop::StopReason;
 use std::time::Duration;
-use toolfleet_io::ending;
 use toolfleet_io::telemetry::{self, spans};
+use toolfleet_io::{ending, fail_point};
 use toolfleet_proto::code::{self, Code};
 use toolfleet_proto::effect::Effect;
 use toolfleet_proto::end;
@@ -90,6 +90,7 @@ impl Delivery {
         is_verdict: bool,
         run: Duration,
     ) -> Settle {
+        fail_point::reach("commit:before").await;
         let deadline_ms = self.job.clocks.map_or(0, |clocks| clocks.deadline_ms);
         loop {
             let is_held = self.edge.keeper.is_held(claim);
@@ -108,6 +109,7 @@ impl Delivery {
             .await
             {
                 Ok(stored) => {
+                    fail_point::reach("commit:after").await;
                     // What another end was faster with was counted there.
                     if stored.is_ours {
                         self.count(&stored.result, Some(run));

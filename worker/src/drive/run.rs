@@ -6,13 +6,14 @@ use super::{Delivery, Settle};
 use crate::context::CallContext;
 use crate::core::attempt;
 use crate::registry::{Registered, Run};
-use crate::runner::{Ended, Invocation, RunOutcome, native};
+use crate::runner::{Ended, Invocation, LastWords, RunOutcome, native};
 use crate::spend::Spend;
 use prost::Message as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use toolfleet_io::broker::{Once, Outgoing};
+use toolfleet_io::fail_point;
 use toolfleet_io::telemetry::{self, spans};
 use toolfleet_proto::descriptor::ResultForm;
 use toolfleet_proto::end;
@@ -22,6 +23,8 @@ use tracing::{Instrument as _, Span};
 
 /// Output kept in memory where it must be read as a whole.
 const CAPTURE_WHOLE_BYTES: usize = 4 * 1024 * 1024;
+/// Pause between two notes of what a tool said last.
+const WORDS_PAUSE: Duration = Duration::from_secs(1);
 /// Output kept beyond the bound where it is cut anyway.
 const CAPTURE_SLACK_BYTES: usize = 4 * 1024;
 
@@ -59,11 +62,13 @@ impl Delivery {
         if let Some(settle) = self.must_not_start(claimed, record).await {
             return Some(settle);
         }
+        fail_point::reach("run:before").await;
         attempt.started_at_ms = self.edge.clock.now_ms();
         let (timeout_ms, timed_out) =
             attempt::attempt_clock(&self.job, attempt.started_at_ms, claimed.first_ms);
         self.edge.measures.started(Duration::from_millis(self.queued_ms()));
         let ended = self.run_tool(tool, claimed, &attempt, timeout_ms, &span).await;
+        fail_point::reach("run:after").await;
         attempt.ended_at_ms = self.edge.clock.now_ms();
         Some(self.commit(tool, claimed, attempt, ended, timed_out, &span).await)
     }
@@ -94,7 +99,14 @@ impl Delivery {
             stop: self.stop.clone(),
             expiry: self.edge.keeper.expiry(&claimed.holder.claim),
             secrets,
+            last_words: LastWords::default(),
         };
+        let noting = tokio::spawn(note_words(
+            Arc::clone(&self.edge),
+            self.name.clone(),
+            claimed.holder.claim.clone(),
+            invocation.last_words.follow(),
+        ));
         let (spend, records) = Spend::new(self.spend_base(claimed));
         let recording =
             tokio::spawn(record_spend(Arc::clone(&self.edge), self.name.clone(), records));
@@ -106,6 +118,7 @@ impl Delivery {
             }
         };
         let ended = self.edge.tools.spawn(body.instrument(span.clone())).await;
+        noting.abort();
         // Spend of a failed or stopped call counts too; its records come before the result.
         let grace = Duration::from_millis(self.edge.limits.lease_ttl_ms);
         if tokio::time::timeout(grace, recording).await.is_err() {
@@ -195,6 +208,21 @@ impl Delivery {
             actor: self.job.caller.as_ref().map(|caller| caller.actor.clone()).unwrap_or_default(),
             ..SpendRecord::default()
         }
+    }
+}
+
+/// Keeps what a tool says with its attempt, so that it is known should this worker be lost: the first words
+/// at once, what follows at most once a second.
+async fn note_words(
+    edge: Arc<crate::edge::Edge>,
+    name: toolfleet_proto::name::CallName,
+    claim: String,
+    mut said: watch::Receiver<String>,
+) {
+    while said.changed().await.is_ok() {
+        let words = said.borrow_and_update().clone();
+        edge.claims.words(&name, &claim, words).await;
+        tokio::time::sleep(WORDS_PAUSE).await;
     }
 }
 

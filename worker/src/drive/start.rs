@@ -6,7 +6,7 @@ use crate::core::attempt::{ForeignRecord, judge_foreign_record};
 use crate::stop::StopReason;
 use std::time::Duration;
 use toolfleet_io::broker::{Error, Once};
-use toolfleet_io::ending;
+use toolfleet_io::{ending, fail_point};
 use toolfleet_proto::code::Code;
 use toolfleet_proto::end::{self, End, Record};
 use toolfleet_proto::wire::{AttemptRecord, StartRecord};
@@ -46,8 +46,12 @@ impl Delivery {
             if let Some(settle) = self.must_not_start(claimed, None).await {
                 return Permission::Over(settle);
             }
+            fail_point::reach("start:before").await;
             match self.edge.broker.store_once(&subject, &message).await {
-                Ok(Once::Stored(sequence)) => return Permission::Ours(sequence),
+                Ok(Once::Stored(sequence)) => {
+                    fail_point::reach("start:after").await;
+                    return Permission::Ours(sequence);
+                }
                 Ok(Once::Taken) => return self.judge_taken(claimed, has_waited).await,
                 Ok(Once::Full) => {
                     tracing::error!("the stream of start records is full: writes wait");

@@ -2,9 +2,11 @@
 
 pub mod exec;
 mod expiry;
+mod last_words;
 pub mod native;
 
 pub use expiry::Expiry;
+pub use last_words::LastWords;
 
 use crate::context::CallContext;
 use crate::stop::{Stop, StopReason};
@@ -30,6 +32,8 @@ pub struct Invocation {
     pub expiry: Expiry,
     /// Secrets that the tool names, by name.
     pub secrets: Vec<(String, String)>,
+    /// Where the runner says what the tool said last.
+    pub last_words: LastWords,
 }
 
 /// How a run ended.

@@ -185,6 +185,7 @@ mod tests {
             stop: Stop::new(),
             expiry: crate::runner::Expiry::at(u64::MAX),
             secrets: Vec::new(),
+            last_words: crate::runner::LastWords::default(),
         }
     }
 

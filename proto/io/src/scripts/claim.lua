@@ -5,6 +5,9 @@
 --   give_back  the tool never started: lease and count go
 --   release    the tool was stopped: the lease goes, the count stays
 --   done       a result is stored: leave `done` for a while, forget the claims
+--   words      what the tool said last, in place of the span
+-- Of a: n claims, f last fence, s and p the last two spans, t first claim, h<n> and w<n> each claim and its
+-- last words.
 -- Answers one list an operation, its first element a word.
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -37,7 +40,8 @@ for i = 1, #KEYS / 3 do
         if last >= fence then fence = last + 1 end
         local text = string.format('%.0f', fence)
         local previous = redis.call('HGET', a, 's') or ''
-        redis.call('HSET', a, 'f', text, 'p', previous, 's', span)
+        local record = claim .. '|' .. worker .. '|' .. text .. '|' .. string.format('%.0f', now_ms) .. '|' .. span
+        redis.call('HSET', a, 'f', text, 'p', previous, 's', span, 'h' .. n, record)
         redis.call('HSETNX', a, 't', string.format('%.0f', now_ms))
         local first = redis.call('HGET', a, 't')
         redis.call('PEXPIRE', a, claims_ttl)
@@ -49,6 +53,7 @@ for i = 1, #KEYS / 3 do
     if own then
       redis.call('DEL', x)
       local n = redis.call('HINCRBY', a, 'n', -1)
+      redis.call('HDEL', a, 'h' .. (n + 1), 'w' .. (n + 1))
       redis.call('HSET', a, 's', redis.call('HGET', a, 'p') or '')
       if n < 0 then redis.call('HSET', a, 'n', 0) end
       -- Nothing has started yet: the time of all attempts has not begun.
@@ -59,6 +64,9 @@ for i = 1, #KEYS / 3 do
     end
   elseif what == 'release' then
     if own then redis.call('DEL', x) end
+    out[i] = {'ok'}
+  elseif what == 'words' then
+    if own then redis.call('HSET', a, 'w' .. (redis.call('HGET', a, 'n') or '1'), span) end
     out[i] = {'ok'}
   else
     if own or not held then redis.call('SET', x, 'done', 'PX', done_ms) end

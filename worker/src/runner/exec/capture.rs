@@ -1,5 +1,6 @@
 //! The three pipes of a tool process: fed and read at the same time, bounded while read.
 
+use crate::runner::LastWords;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio_util::sync::CancellationToken;
@@ -31,16 +32,21 @@ impl Streams {
 
     /// Writes `input`, and reads both outputs to their end, all at the same time. What was read
     /// stays when the future is dropped. A process that takes no input is no error; writing ends
-    /// once `leader_gone` fires, since nobody that counts reads any more.
+    /// once `leader_gone` fires, since nobody that counts reads any more. Standard error goes to
+    /// `last_words` as it comes.
     pub(super) async fn pump(
         &mut self,
         pipes: Pipes,
         input: &[u8],
         leader_gone: &CancellationToken,
+        last_words: &LastWords,
     ) {
         let feed = leader_gone.run_until_cancelled(feed(pipes.stdin, input));
         let stdout = read(pipes.stdout, |bytes| self.stdout.push(bytes));
-        let stderr = read(pipes.stderr, |bytes| self.stderr.push(bytes));
+        let stderr = read(pipes.stderr, |bytes| {
+            self.stderr.push(bytes);
+            last_words.say(&self.stderr.text());
+        });
         tokio::join!(feed, stdout, stderr);
     }
 }

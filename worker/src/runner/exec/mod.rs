@@ -171,7 +171,8 @@ async fn attend(
     let mut clock = pin!(sleep(invocation.timeout));
     let leader_gone = CancellationToken::new();
     let pipes = group.take_pipes();
-    let mut pump = pin!(streams.pump(pipes, &invocation.arguments, &leader_gone));
+    let mut pump =
+        pin!(streams.pump(pipes, &invocation.arguments, &leader_gone, &invocation.last_words));
     let mut is_drained = false;
     let cause = loop {
         // In this order: a tool that has ended is neither stopped nor timed out.

@@ -76,6 +76,7 @@ fn invocation(timeout_ms: u64) -> Invocation {
         stop: Stop::new(),
         expiry: crate::runner::Expiry::at(u64::MAX),
         secrets: Vec::new(),
+        last_words: crate::runner::LastWords::default(),
     }
 }
 
