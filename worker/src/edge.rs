@@ -4,6 +4,7 @@ use crate::claim::Claims;
 use crate::lease::Keeper;
 use crate::measure::Measures;
 use crate::registry::Shared;
+use crate::runner::threads::Threads;
 use crate::running::Running;
 use std::path::PathBuf;
 use tokio::sync::watch;
@@ -27,8 +28,10 @@ pub struct Edge {
     pub running: Running,
     /// Tools.
     pub registry: Shared,
-    /// Where tools run.
+    /// Where programs are attended to.
     pub tools: tokio::runtime::Handle,
+    /// Where tools in Rust run.
+    pub threads: Threads,
     /// Clocks.
     pub limits: Limits,
     /// The pool.

@@ -1,5 +1,6 @@
 //! The worker's metrics. Labels come from closed sets: pool, tool, outcome, currency.
 
+use crate::runner::threads::Threads;
 use crate::slot::Slots;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
@@ -105,6 +106,15 @@ impl Measures {
         self.gauge("toolfleet_worker_draining", "whether this worker drains", move || {
             u64::from(draining.is_cancelled())
         });
+    }
+
+    /// Shows the threads that tools in Rust keep beyond their time.
+    pub fn observe_threads(&self, threads: Threads) {
+        self.gauge(
+            "toolfleet_tools_abandoned",
+            "threads that tools keep beyond their time",
+            move || threads.abandoned() as u64,
+        );
     }
 
     fn gauge(

@@ -25,6 +25,8 @@ const EXIT_CONFIG: u8 = 78;
 const EXIT_UNREACHABLE: u8 = 69;
 /// The program that exec tools run under.
 const GUARD_PROGRAM: &str = "toolfleet-guard";
+/// Threads for tools in Rust and for scratch folders: more than slots and abandoned ones ever are.
+const BLOCKING_THREADS_MAX: usize = 1_024;
 /// How long the telemetry of the last calls may take to leave.
 const FLUSH: Duration = Duration::from_secs(5);
 
@@ -171,8 +173,11 @@ fn run(
     watched: Option<Watched>,
     worker: String,
 ) -> Result<(), Error> {
-    let tools =
-        tokio::runtime::Builder::new_multi_thread().thread_name("tools").enable_all().build()?;
+    let tools = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("tools")
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .enable_all()
+        .build()?;
     let edge = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let health = Health::new();
     if !checked.config.worker.admin_listen.is_empty() {

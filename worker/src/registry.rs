@@ -22,6 +22,13 @@ pub enum Run {
     Exec(Exec),
 }
 
+impl Run {
+    /// Whether it is a Rust type.
+    pub fn is_native(&self) -> bool {
+        matches!(self, Run::Native(_))
+    }
+}
+
 /// One tool of this worker.
 #[derive(Clone)]
 pub struct Registered {

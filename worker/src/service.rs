@@ -8,6 +8,7 @@ use crate::edge::Edge;
 use crate::lease::{Keeper, Note, notes};
 use crate::measure::Measures;
 use crate::registry::{Registry, Shared};
+use crate::runner::threads::Threads;
 use crate::running::Running;
 use crate::slot::{Puller, Slots};
 use crate::stop::StopReason;
@@ -105,6 +106,7 @@ impl Service {
         let registry = Shared::new(Arc::clone(&self.registry));
         cancel::listen(&broker, &worker, running.clone()).await?;
         let (is_store_silent, store_watch) = watch::channel(false);
+        let threads = Threads::new(self.tools.clone());
         let edge = Arc::new(Edge {
             claims: Claims::start(store.clone(), worker.clone()),
             broker: broker.clone(),
@@ -113,6 +115,7 @@ impl Service {
             running,
             registry: registry.clone(),
             tools: self.tools.clone(),
+            threads: threads.clone(),
             limits,
             pool: pool.clone(),
             worker: worker.clone(),
@@ -123,6 +126,7 @@ impl Service {
             measures: measures.clone(),
         });
         measures.observe(slots.clone(), self.health.clone(), edge.draining.clone());
+        measures.observe_threads(threads);
         tokio::spawn(take_notes(Arc::clone(&edge), note_queue));
         tokio::spawn(look_after(Arc::clone(&edge), self.health.clone()));
         let announcer =

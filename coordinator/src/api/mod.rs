@@ -22,7 +22,7 @@ use crate::service::Coordinator;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use std::sync::Arc;
 use toolfleet_proto::limit::BODY_BYTES_MAX;
 
@@ -37,10 +37,8 @@ pub fn router(coordinator: Coordinator, hosts: Hosts) -> Router {
         .route("/v1/calls/{execution}/{call}/cancel", post(executions::cancel_call))
         .route("/v1/calls/{execution}/{call}/resolve", post(executions::resolve))
         .route("/v1/dead-letters", get(dead_letters::list))
-        .route(
-            "/v1/dead-letters/{execution}/{call}",
-            get(dead_letters::show).delete(dead_letters::drop),
-        )
+        .route("/v1/dead-letters/{execution}/{call}", get(dead_letters::show))
+        .route("/v1/dead-letters/{execution}/{call}", delete(dead_letters::drop))
         .route("/v1/dead-letters/{execution}/{call}/requeue", post(dead_letters::requeue))
         .route("/v1/spend", get(spend::read))
         .route("/v1/executions", post(executions::create))

@@ -11,6 +11,7 @@ use toolfleet_worker::{Context, Tool, ToolError, ToolSpec, process};
 fn main() -> ExitCode {
     let tools =
         process::Tools::new().with(Nap).with(NapWrite).with(Spender).with(Panicker).with(Big);
+    let tools = tools.with(Blocker).with(Spinner);
     process::main(tools)
 }
 
@@ -20,6 +21,10 @@ struct Nap;
 struct NapWrite;
 /// Spends, then sleeps.
 struct Spender;
+/// Blocks its thread.
+struct Blocker;
+/// Keeps a processor busy.
+struct Spinner;
 /// Panics.
 struct Panicker;
 /// Returns a lot.
@@ -104,6 +109,43 @@ impl Tool for Spender {
             recorded.map_err(|error| ToolError::new(error.to_string()))?;
         }
         input.nap(&context).await
+    }
+}
+
+impl Tool for Blocker {
+    type Input = NapInput;
+    type Output = u32;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::read("blocker", "Blocks its thread and looks at no signal")
+            .timeout(Duration::from_millis(300))
+            .queue_timeout(Duration::from_secs(3))
+    }
+
+    async fn call(&self, input: NapInput, context: Context) -> Result<u32, ToolError> {
+        input.note("start", context.call().attempt)?;
+        std::thread::sleep(Duration::from_millis(input.ms));
+        input.note("end", context.call().attempt)?;
+        Ok(context.call().attempt)
+    }
+}
+
+impl Tool for Spinner {
+    type Input = NapInput;
+    type Output = u32;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::read("spinner", "Computes without ever awaiting")
+    }
+
+    async fn call(&self, input: NapInput, context: Context) -> Result<u32, ToolError> {
+        input.note("start", context.call().attempt)?;
+        let until = std::time::Instant::now() + Duration::from_millis(input.ms);
+        while std::time::Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        input.note("end", context.call().attempt)?;
+        Ok(context.call().attempt)
     }
 }
 

@@ -61,6 +61,8 @@ pub async fn drive(edge: Arc<Edge>, message: Message, slot: Slot) {
     };
     let name = name_of(&job);
     let tool = edge.registry.find(&job.tool, &job.descriptor_hash);
+    // One more thread that may block is one too many: this worker has the tool for others only.
+    let tool = tool.filter(|tool| !(tool.run.is_native() && edge.threads.are_used_up()));
     if let Triage::HandBack { delay_ms } =
         attempt::triage(&job, tool.is_some(), edge.clock.now_ms())
     {

@@ -12,6 +12,7 @@ use prost::Message as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 use toolfleet_io::broker::{Once, Outgoing};
 use toolfleet_io::fail_point;
 use toolfleet_io::telemetry::{self, spans};
@@ -108,23 +109,34 @@ impl Delivery {
             invocation.last_words.follow(),
         ));
         let (spend, records) = Spend::new(self.spend_base(claimed));
-        let recording =
-            tokio::spawn(record_spend(Arc::clone(&self.edge), self.name.clone(), records));
-        let run = tool.run.clone();
-        let body = async move {
-            match &run {
-                Run::Native(tool) => native::run(tool, &invocation, spend).await,
-                Run::Exec(exec) => exec.run(&invocation, Some(spend)).await,
+        let over = CancellationToken::new();
+        let recording = tokio::spawn(record_spend(
+            Arc::clone(&self.edge),
+            self.name.clone(),
+            records,
+            over.clone(),
+        ));
+        let running = match tool.run.clone() {
+            Run::Native(native) => {
+                let threads = self.edge.threads.clone();
+                let run = async move { native::run(&native, &invocation, spend, &threads).await };
+                // Attended to here: its own thread may block.
+                Ok(run.instrument(span.clone()).await)
+            }
+            Run::Exec(exec) => {
+                let run = async move { exec.run(&invocation, Some(spend)).await };
+                self.edge.tools.spawn(run.instrument(span.clone())).await
             }
         };
-        let ended = self.edge.tools.spawn(body.instrument(span.clone())).await;
         noting.abort();
+        // A tool that was left behind records nothing more.
+        over.cancel();
         // Spend of a failed or stopped call counts too; its records come before the result.
         let grace = Duration::from_millis(self.edge.limits.lease_ttl_ms);
         if tokio::time::timeout(grace, recording).await.is_err() {
             tracing::warn!(call = %self.name, "spend records were not all stored before the result");
         }
-        ended.unwrap_or_else(|error| Ended {
+        running.unwrap_or_else(|error| Ended {
             outcome: RunOutcome::Failed {
                 message: format!("the tool's task ended: {error}"),
                 is_transient: false,
@@ -226,13 +238,24 @@ async fn note_words(
     }
 }
 
-/// Stores the records of one attempt, one message each, until the attempt lets go of its recorder.
+/// Stores the records of one attempt, one message each, until the attempt lets go of its recorder or is
+/// over.
 async fn record_spend(
     edge: Arc<crate::edge::Edge>,
     name: toolfleet_proto::name::CallName,
     mut records: mpsc::Receiver<SpendRecord>,
+    over: CancellationToken,
 ) {
-    while let Some(record) = records.recv().await {
+    loop {
+        let record = tokio::select! {
+            biased;
+            record = records.recv() => record,
+            () = over.cancelled(), if !records.is_closed() => {
+                records.close();
+                continue;
+            }
+        };
+        let Some(record) = record else { return };
         let subject = edge.broker.prefix().spend(&name, &record.attempt_id, record.n);
         let message = Outgoing { payload: record.encode_to_vec().into(), ..Outgoing::default() };
         let give_up = tokio::time::sleep(Duration::from_millis(edge.limits.lease_ttl_ms));

@@ -4,6 +4,7 @@ pub mod exec;
 mod expiry;
 mod last_words;
 pub mod native;
+pub mod threads;
 
 pub use expiry::Expiry;
 pub use last_words::LastWords;

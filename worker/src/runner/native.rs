@@ -1,5 +1,6 @@
 //! Runs tools written in Rust.
 
+use super::threads::Threads;
 use super::{Ended, Invocation, RawOutput, RunOutcome};
 use crate::context::Context;
 use crate::spend::Spend;
@@ -12,7 +13,13 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Span;
+
+/// How long a thread may take to notice that its tool was given up: one that awaits notices at once.
+const LET_GO: Duration = Duration::from_millis(50);
 
 /// A tool whose types are erased.
 pub trait Native: Send + Sync + 'static {
@@ -98,32 +105,100 @@ fn read_output(output: &impl serde::Serialize) -> RunOutcome {
     }
 }
 
-/// Runs one attempt under its clocks: after a stop or the timeout the tool has the kill grace to
-/// return, then it is dropped. A panic is a failure of the call and of nothing else.
-pub async fn run(tool: &Arc<dyn Native>, invocation: &Invocation, spend: Spend) -> Ended {
-    let started = Instant::now();
-    let stop = invocation.stop.clone();
-    let context = Context { call: Arc::clone(&invocation.context), stop: stop.clone(), spend };
-    let body = AssertUnwindSafe(tool.run(&invocation.arguments, context)).catch_unwind();
-    let mut body = std::pin::pin!(body);
-    let timeout = tokio::time::sleep(invocation.timeout);
-    let outcome = tokio::select! {
-        outcome = &mut body => Some(outcome),
-        () = timeout => { stop.fire(StopReason::TimedOut); None }
-        _ = stop.fired() => None,
-    };
-    let outcome = match outcome {
-        Some(outcome) => outcome.unwrap_or_else(|panic| panicked(panic.as_ref())),
-        None => {
-            // It may still tidy up; what it returns now does not count.
-            let _ = tokio::time::timeout(invocation.kill_grace, &mut body).await;
-            match stop.reason() {
-                Some(StopReason::TimedOut) | None => RunOutcome::TimedOut,
-                Some(reason) => RunOutcome::Stopped(reason),
-            }
+/// Runs one attempt on a thread of its own, so that one which blocks harms no other: it is stopped on
+/// time whatever it does, and where it does not return within the kill grace its thread is abandoned.
+pub async fn run(
+    tool: &Arc<dyn Native>,
+    invocation: &Invocation,
+    spend: Spend,
+    threads: &Threads,
+) -> Ended {
+    let (tool, arguments) = (Arc::clone(tool), invocation.arguments.clone());
+    let context = context(invocation, spend);
+    let (runtime, given_up) = (threads.runtime().clone(), CancellationToken::new());
+    let (letting_go, span) = (given_up.clone(), Span::current());
+    let name = invocation.context.tool_name.clone();
+    attend_or_leave(invocation, name, threads, given_up, move || {
+        let _entered = span.enter();
+        // Dropped at its next await, once it was given up.
+        runtime.block_on(letting_go.run_until_cancelled(body(&tool, &arguments, context)))
+    })
+    .await
+}
+
+async fn attend_or_leave(
+    invocation: &Invocation,
+    name: String,
+    threads: &Threads,
+    given_up: CancellationToken,
+    on_thread: impl FnOnce() -> Option<RunOutcome> + Send + 'static,
+) -> Ended {
+    if let Some(reason) = invocation.stop.reason() {
+        return Ended { outcome: stopped(Some(reason)), duration: Duration::ZERO };
+    }
+    let mut thread = threads.runtime().spawn_blocking(on_thread);
+    let returned = async {
+        match (&mut thread).await {
+            Ok(outcome) => outcome.unwrap_or(RunOutcome::TimedOut),
+            Err(error) => RunOutcome::Failed {
+                message: format!("the tool's thread ended: {error}"),
+                is_transient: false,
+            },
         }
     };
-    Ended { outcome, duration: started.elapsed() }
+    let (ended, has_returned) = attend(returned, invocation).await;
+    given_up.cancel();
+    if !has_returned && tokio::time::timeout(LET_GO, &mut thread).await.is_err() {
+        threads.abandon(name, thread);
+    }
+    ended
+}
+
+/// Runs one attempt on the runtime of the caller: for tests with a clock of their own. A tool that blocks
+/// is not stopped.
+pub async fn run_here(tool: &Arc<dyn Native>, invocation: &Invocation, spend: Spend) -> Ended {
+    let context = context(invocation, spend);
+    attend(body(tool, &invocation.arguments, context), invocation).await.0
+}
+
+fn context(invocation: &Invocation, spend: Spend) -> Context {
+    Context { call: Arc::clone(&invocation.context), stop: invocation.stop.clone(), spend }
+}
+
+/// The tool itself. A panic is a failure of the call and of nothing else.
+async fn body(tool: &Arc<dyn Native>, arguments: &[u8], context: Context) -> RunOutcome {
+    let outcome = AssertUnwindSafe(tool.run(arguments, context)).catch_unwind().await;
+    outcome.unwrap_or_else(|panic| panicked(panic.as_ref()))
+}
+
+/// Attends to a running tool under its clocks: after a stop or the timeout it has the kill grace to
+/// return. Says also whether it has returned.
+async fn attend(body: impl Future<Output = RunOutcome>, invocation: &Invocation) -> (Ended, bool) {
+    let started = Instant::now();
+    let stop = &invocation.stop;
+    let mut body = std::pin::pin!(body);
+    let outcome = tokio::select! {
+        biased;
+        outcome = &mut body => Some(outcome),
+        _ = stop.fired() => None,
+        () = tokio::time::sleep(invocation.timeout) => { stop.fire(StopReason::TimedOut); None }
+    };
+    let (outcome, has_returned) = match outcome {
+        Some(outcome) => (outcome, true),
+        None => {
+            // It may still tidy up; what it returns now does not count.
+            let tidied = tokio::time::timeout(invocation.kill_grace, &mut body).await;
+            (stopped(stop.reason()), tidied.is_ok())
+        }
+    };
+    (Ended { outcome, duration: started.elapsed() }, has_returned)
+}
+
+fn stopped(reason: Option<StopReason>) -> RunOutcome {
+    match reason {
+        Some(StopReason::TimedOut) | None => RunOutcome::TimedOut,
+        Some(reason) => RunOutcome::Stopped(reason),
+    }
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> RunOutcome {
@@ -142,7 +217,6 @@ mod tests {
     use crate::context::CallContext;
     use crate::stop::Stop;
     use crate::tool::ToolError;
-    use std::time::Duration;
     use toolfleet_proto::wire::SpendRecord;
 
     #[derive(serde::Deserialize, JsonSchema)]
@@ -170,6 +244,10 @@ mod tests {
                     Ok("tidied up".into())
                 }
                 "hang" => std::future::pending().await,
+                "block" => {
+                    std::thread::sleep(Duration::from_millis(1_000));
+                    Ok("too late".into())
+                }
                 other => Ok(format!("did {other}")),
             }
         }
@@ -179,7 +257,7 @@ mod tests {
         Invocation {
             context: Arc::new(CallContext::default()),
             arguments: arguments.to_owned().into(),
-            timeout: Duration::from_millis(30),
+            timeout: Duration::from_millis(300),
             kill_grace: Duration::from_millis(30),
             capture_bytes_max: 1_000,
             stop: Stop::new(),
@@ -192,7 +270,8 @@ mod tests {
     async fn run_tool(tool: impl Native, invocation: &Invocation) -> RunOutcome {
         let (spend, _queue) = Spend::new(SpendRecord::default());
         let tool: Arc<dyn Native> = Arc::new(tool);
-        run(&tool, invocation, spend).await.outcome
+        let threads = Threads::new(tokio::runtime::Handle::current());
+        run(&tool, invocation, spend, &threads).await.outcome
     }
 
     #[tokio::test]
@@ -222,6 +301,36 @@ mod tests {
         assert!(
             matches!(outcome, RunOutcome::Stopped(StopReason::Cancelled(reason)) if reason == "no longer needed")
         );
+    }
+
+    #[tokio::test]
+    async fn one_that_blocks_is_left_behind_on_time_and_counted_until_it_returns() {
+        let (spend, _queue) = Spend::new(SpendRecord::default());
+        let tool: Arc<dyn Native> = Arc::new(Odd);
+        let threads = Threads::new(tokio::runtime::Handle::current());
+        let ended = run(&tool, &invocation(r#"{"mode": "block"}"#), spend, &threads).await;
+        assert!(matches!(ended.outcome, RunOutcome::TimedOut));
+        assert_eq!(threads.abandoned(), 1);
+        while threads.abandoned() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_stopped_before_it_began_does_not_begin() {
+        let invocation = invocation(r#"{"mode": "x"}"#);
+        invocation.stop.fire(StopReason::LeaseLost);
+        let outcome = run_tool(Odd, &invocation).await;
+        assert!(matches!(outcome, RunOutcome::Stopped(StopReason::LeaseLost)));
+    }
+
+    #[tokio::test]
+    async fn on_the_callers_runtime_it_ends_alike() {
+        let (spend, _queue) = Spend::new(SpendRecord::default());
+        let tool: Arc<dyn Native> = Arc::new(Odd);
+        let ended = run_here(&tool, &invocation(r#"{"mode": "hang"}"#), spend).await;
+        assert!(matches!(ended.outcome, RunOutcome::TimedOut));
+        assert!(ended.duration >= Duration::from_millis(300));
     }
 
     #[tokio::test]
