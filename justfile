@@ -24,6 +24,10 @@ lint:
 test *ARGS:
     ./dev test {{ ARGS }}
 
+# Soaks a fleet: 10,000 calls in 10 minutes with a fault about every second; --calls, --minutes, --seed.
+soak *ARGS:
+    ./dev soak {{ ARGS }}
+
 # Runs one model message with several tool calls over a fleet of its own.
 demo:
     ./dev demo

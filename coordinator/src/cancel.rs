@@ -115,7 +115,9 @@ impl Coordinator {
     }
 
     async fn cancel_job(&self, name: &CallName, job: &Job, reason: &str) -> Result<Answer, Error> {
-        let mark = Mark { code: Code::Cancelled, reason: reason.to_owned() };
+        let requested_at_ms = self.clock.now_ms();
+        let mark =
+            Mark { code: Code::Cancelled, reason: reason.to_owned(), at_ms: requested_at_ms };
         let mut waiter = self.deliver.wait(name).await?;
         fail_point::reach("cancel:before").await;
         let (claims, is_unheld_for_sure) =
@@ -144,8 +146,13 @@ impl Coordinator {
                 return Ok(Answer::of(&result));
             }
         }
-        let wish =
-            End { code: Code::Cancelled, text: reason.to_owned(), claims, is_unheld_for_sure };
+        let wish = End {
+            code: Code::Cancelled,
+            text: reason.to_owned(),
+            claims,
+            is_unheld_for_sure,
+            requested_at_ms,
+        };
         let now_ms = self.clock.now_ms();
         let ended =
             ending::end(&self.broker, job, &wish, now_ms, self.limits.unnamed_retention_ms).await?;
@@ -173,6 +180,7 @@ impl Coordinator {
             name: Some(wire::CallName::from(name)),
             reason: reason.to_owned(),
             attempt_id: holder.map(|holder| holder.claim.clone()).unwrap_or_default(),
+            requested_at_ms: self.clock.now_ms(),
         };
         let subject = match holder {
             Some(holder) => self.broker.prefix().cancel_worker(&holder.worker),

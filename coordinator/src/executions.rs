@@ -2,6 +2,8 @@
 
 use crate::core::execution::Execution;
 use async_nats::jetstream::kv::{Store, UpdateErrorKind};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use toolfleet_io::broker::{Broker, Error};
 use toolfleet_proto::name::escape;
@@ -14,13 +16,33 @@ const TRIES_MAX: u32 = 100;
 pub struct Executions {
     broker: Broker,
     bucket: String,
+    turns: Turns,
+}
+
+/// Changes of the same record through this process, one after another: side by side they would only
+/// refuse each other.
+#[derive(Clone, Default)]
+struct Turns(Arc<Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>>);
+
+impl Turns {
+    async fn take(&self, key: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            let known = turns.get(key).and_then(Weak::upgrade);
+            let turn = known.unwrap_or_default();
+            turns.insert(key.to_owned(), Arc::downgrade(&turn));
+            turn
+        };
+        turn.lock_owned().await
+    }
 }
 
 impl Executions {
     /// The bucket of this broker's fleet.
     pub fn new(broker: Broker) -> Executions {
         let bucket = broker.prefix().executions_bucket();
-        Executions { broker, bucket }
+        Executions { broker, bucket, turns: Turns::default() }
     }
 
     fn key(tenant: &str, id: &str) -> String {
@@ -71,6 +93,7 @@ impl Executions {
         let silent = |error: &dyn std::fmt::Display| Error::Silent(error.to_string());
         let store = self.store().await?;
         let key = Self::key(tenant, id);
+        let _turn = self.turns.take(&key).await;
         for _ in 0..TRIES_MAX {
             let found = self.read(tenant, id).await?;
             let revision = found.as_ref().map_or(0, |(_, revision)| *revision);
@@ -88,5 +111,27 @@ impl Executions {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         Err(Error::Silent(format!("the record of the execution {id} changes all the time")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn changes_of_one_record_take_turns_and_of_two_do_not() {
+        let turns = Turns::default();
+        let first = turns.take("a").await;
+        let _other = turns.take("b").await;
+        let waiting = tokio::spawn({
+            let turns = turns.clone();
+            async move { drop(turns.take("a").await) }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(first);
+        waiting.await.unwrap();
+        drop(turns.take("c").await);
+        assert!(turns.0.lock().unwrap().len() <= 2, "what nobody waits for is forgotten");
     }
 }

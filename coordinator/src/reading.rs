@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 use toolfleet_io::broker::Error;
+use toolfleet_proto::code::Code;
 use toolfleet_proto::name::CallName;
+use toolfleet_proto::wire::CancelRecord;
 
 impl Coordinator {
     /// The state of a call that has no result: `running` where a worker holds its lease, `queued` where
@@ -89,6 +91,23 @@ impl Coordinator {
             "pending": [],
             "calls": states,
         }))
+    }
+}
+
+impl Coordinator {
+    /// The cancel of a call that has no result yet: asked for, and whether the running tool was told.
+    /// `None` where there is none, or the lease store is silent.
+    pub(crate) async fn open_cancel(&self, name: &CallName) -> Option<CancelRecord> {
+        let mark = self.store.read_mark(name).await.ok()??;
+        if mark.code != Code::Cancelled {
+            return None;
+        }
+        let delivered = self.store.cancel_delivered_ms(name).await.ok().flatten();
+        Some(CancelRecord {
+            requested_at_ms: mark.at_ms,
+            delivered_at_ms: delivered.unwrap_or(0),
+            ..CancelRecord::default()
+        })
     }
 }
 

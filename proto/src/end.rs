@@ -5,8 +5,8 @@ use crate::code::{self, Code};
 use crate::effect::Effect;
 use crate::output::{self, Rendered};
 use crate::wire::{
-    self, AttemptRecord, CallResult, Clocks, Job, MAY_HAVE_STARTED, NEVER_STARTED, OutputForm,
-    SCHEMA, StartKind, StartRecord,
+    self, AttemptRecord, CallResult, CancelRecord, Clocks, Job, MAY_HAVE_STARTED, NEVER_STARTED,
+    OutputForm, SCHEMA, StartKind, StartRecord,
 };
 use crate::{descriptor::ResultForm, unit};
 
@@ -24,6 +24,8 @@ pub struct End {
     pub claims: u32,
     /// Whether the store that counts claims answered, and nobody held the lease.
     pub is_unheld_for_sure: bool,
+    /// When a cancel was asked for; 0 for other ends.
+    pub requested_at_ms: i64,
 }
 
 /// What stands at a write's start record.
@@ -237,10 +239,15 @@ pub fn result(job: &Job, rendered: &Rendered, now_ms: i64) -> CallResult {
 }
 
 /// The result of a verdict.
-pub fn result_of_verdict(job: &Job, verdict: &Verdict, attempts: u32, now_ms: i64) -> CallResult {
+pub fn result_of_verdict(job: &Job, verdict: &Verdict, end: &End, now_ms: i64) -> CallResult {
     let rendered = output::render_error(verdict.code, &verdict.text, job.result_bytes_max);
+    let is_cancel = verdict.code == Code::Cancelled && end.requested_at_ms != 0;
     CallResult {
-        attempts,
+        attempts: end.claims,
+        cancel: is_cancel.then(|| CancelRecord {
+            requested_at_ms: end.requested_at_ms,
+            ..CancelRecord::default()
+        }),
         start_state: verdict.start_state.to_owned(),
         ..result(job, &rendered, now_ms)
     }
@@ -274,6 +281,7 @@ mod tests {
             text: queue_timed_out(60_000),
             claims,
             is_unheld_for_sure: true,
+            requested_at_ms: 0,
         }
     }
 
@@ -324,6 +332,7 @@ mod tests {
             text: "stop it".into(),
             claims: 1,
             is_unheld_for_sure: false,
+            requested_at_ms: 0,
         };
         let verdict = decide(&job(), &cancel, Some(&Record::Started { at_ms: 0 }));
         assert_eq!(verdict.code, Code::Cancelled);
@@ -348,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_result_carries_what_the_job_says() {
-        let result = result_of_verdict(&job(), &decide(&job(), &waited(0), None), 0, 5);
+        let result = result_of_verdict(&job(), &decide(&job(), &waited(0), None), &waited(0), 5);
         assert_eq!(result.text(), "timed out after 60 s waiting for a worker");
         assert_eq!((result.code.as_str(), result.is_error()), ("queue_timed_out", true));
         assert_eq!(result.stored_at_ms, 5);

@@ -48,18 +48,28 @@ pub struct Mark {
     pub code: Code,
     /// What the model reads.
     pub reason: String,
+    /// When it was asked for; 0 where that is not said.
+    pub at_ms: i64,
 }
 
 impl Mark {
     /// As it stands in the store.
     pub fn to_text(&self) -> String {
-        format!("{}|{}", self.code, self.reason)
+        match self.at_ms {
+            0 => format!("{}|{}", self.code, self.reason),
+            at_ms => format!("{}@{at_ms}|{}", self.code, self.reason),
+        }
     }
 
     /// Reads a mark. One that does not read counts as a cancel without words: it is never ignored.
     pub fn read(text: &str) -> Mark {
         let (code, reason) = text.split_once('|').unwrap_or(("", text));
-        Mark { code: Code::parse(code).unwrap_or(Code::Cancelled), reason: reason.to_owned() }
+        let (code, at_ms) = code.split_once('@').unwrap_or((code, "0"));
+        Mark {
+            code: Code::parse(code).unwrap_or(Code::Cancelled),
+            reason: reason.to_owned(),
+            at_ms: at_ms.parse().unwrap_or(0),
+        }
     }
 }
 
@@ -213,8 +223,11 @@ mod tests {
 
     #[test]
     fn marks_and_holders_read_back() {
-        let mark = Mark { code: Code::QueueTimedOut, reason: "timed out | waiting".into() };
+        let mark =
+            Mark { code: Code::QueueTimedOut, reason: "timed out | waiting".into(), at_ms: 0 };
         assert_eq!(Mark::read(&mark.to_text()), mark);
+        let asked = Mark { code: Code::Cancelled, at_ms: 1_700_000_000_000, ..mark };
+        assert_eq!(Mark::read(&asked.to_text()), asked);
         assert_eq!(Mark::read("odd").code, Code::Cancelled);
         let holder = Holder { claim: "c".into(), worker: "w".into(), fence: 7 };
         assert_eq!(Holder::read(&holder.to_text()), Some(holder));

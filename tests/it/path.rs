@@ -136,13 +136,26 @@ async fn the_catalogue_is_complete_and_stable() {
     assert_eq!((first.status, &first.body["format"]), (200, &json!("native")));
     let tools = first.body["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-    assert_eq!(names, ["bench-echo", "big", "blocker", "nap", "nap-write", "panicker", "spender", "spinner"]);
-    let nap = &tools[2];
+    assert_eq!(
+        names,
+        [
+            "bench-echo",
+            "big",
+            "blocker",
+            "nap",
+            "nap-idempotent",
+            "nap-write",
+            "panicker",
+            "spender",
+            "spinner"
+        ]
+    );
+    let nap = &tools[3];
     assert_eq!((&nap["effect"], &nap["pool"]), (&json!("read"), &json!("default")));
     assert_eq!((&nap["timeoutMs"], &nap["maxAttempts"]), (&json!(30_000), &json!(3)));
     assert_eq!(nap["resultBytesMax"], 131_072);
     assert_eq!(nap["inputSchema"]["required"], json!(["ms"]));
-    assert_eq!(tools[3]["effect"], "write");
+    assert_eq!(tools[5]["effect"], "write");
     assert!(tools.iter().all(|tool| tool["hash"].as_str().is_some_and(|hash| hash.len() == 64)));
     assert_eq!(first.body["nextCursor"], Value::Null);
 

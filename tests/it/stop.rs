@@ -298,7 +298,7 @@ async fn a_cancel_whose_signal_is_lost_is_found_by_the_next_renewal() {
     let prefix = toolfleet_tests::prefix().unwrap();
     let limits = Limits::default();
     let store = LeaseStore::connect(&redis, prefix, &limits, FleetClock::new());
-    let mark = Mark { code: Code::Cancelled, reason: "marked only".into() };
+    let mark = Mark { code: Code::Cancelled, reason: "marked only".into(), at_ms: 0 };
     let name = CallName::of_turn("default", "e", "main", "t", "a");
     let stopped = store.await.unwrap().stop(&name, StopKind::Cancel, &mark).await.unwrap();
     assert!(stopped.holder.is_some(), "{stopped:?}");

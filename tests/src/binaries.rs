@@ -32,10 +32,12 @@ pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// The grandparent of this executable: `target/debug/deps/it-…`.
+/// The folder of this executable, or above it: a test is `target/debug/deps/it-…`.
 fn beside_this_test() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("this executable has no path")?;
-    let dir = own.parent().and_then(Path::parent).context("this executable is in no folder")?;
+    let own_dir = own.parent().context("this executable is in no folder")?;
+    let is_test = own_dir.file_name().is_some_and(|name| name == "deps");
+    let dir = own_dir.parent().filter(|_| is_test).unwrap_or(own_dir);
     Ok(dir.to_path_buf())
 }
 

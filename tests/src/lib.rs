@@ -8,6 +8,7 @@
 //! | [`FailPoints`], [`Fate`] | what befalls a process at a stage of the protocol |
 //! | [`Announcements`] | every announcement of a stored result |
 //! | [`Ledger`] | what a tool did, written by the tool itself |
+//! | [`soak`] | calls of all kinds under faults of all kinds, and an account |
 //! | [`OtlpSink`] | a receiver of traces |
 //!
 //! Nothing here sleeps to be in time for something: [`until`] looks again until a named condition
@@ -22,6 +23,7 @@ mod ledger;
 mod member;
 mod otlp_sink;
 mod servers;
+pub mod soak;
 mod streams;
 mod wait;
 

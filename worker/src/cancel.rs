@@ -27,7 +27,7 @@ pub async fn listen(broker: &Broker, worker: &str, running: Running) -> Result<(
             match wire::read_cancel(&message.payload) {
                 Ok(signal) => {
                     let Some(name) = signal.name.as_ref().map(CallName::from) else { continue };
-                    if running.cancel(&name, &signal.reason) {
+                    if running.cancel(&name, &signal.reason, signal.requested_at_ms) {
                         tracing::info!(call = %name, "cancelled by signal");
                     }
                 }

@@ -70,6 +70,11 @@ impl Claims {
         self.send(name, Operation::Words { claim: claim.to_owned(), words }).await;
     }
 
+    /// Notes that a cancel has reached the tool.
+    pub async fn delivered(&self, name: &CallName, claim: &str) {
+        self.send(name, Operation::Delivered { claim: claim.to_owned() }).await;
+    }
+
     async fn send(&self, name: &CallName, operation: Operation) {
         let _ = self.queue.send(Ask { name: name.clone(), operation, reply: None }).await;
     }

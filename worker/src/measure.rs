@@ -28,6 +28,7 @@ pub struct Measures {
     drain: Histogram<f64>,
     drain_forced: Counter<u64>,
     queue_wait: Histogram<f64>,
+    cancel_delivery: Histogram<f64>,
     run: Histogram<f64>,
     result: Histogram<u64>,
     truncated: Counter<u64>,
@@ -73,6 +74,10 @@ impl Measures {
             queue_wait: seconds(
                 "toolfleet_job_queue_wait",
                 "from submission to the start of an attempt",
+            ),
+            cancel_delivery: seconds(
+                "toolfleet_cancel_delivery",
+                "from the request to cancel a call to its running tool's signal",
             ),
             run: seconds("toolfleet_job_run", "from the tool's start to its end"),
             result: bytes_histogram(&meter, "toolfleet_result", "size of results before the bound"),
@@ -136,6 +141,12 @@ impl Measures {
     /// A job was claimed to be run.
     pub fn claimed(&self) {
         self.claimed.add(1, &self.pool);
+    }
+
+    /// A cancel has reached a running tool, so many milliseconds after it was asked for.
+    pub fn cancel_delivered(&self, after_ms: i64) {
+        let after = Duration::from_millis(u64::try_from(after_ms).unwrap_or(0));
+        self.cancel_delivery.record(after.as_secs_f64(), &self.pool);
     }
 
     /// A lease was granted, whatever became of the job.

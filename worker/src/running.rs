@@ -43,11 +43,11 @@ impl Running {
         Some(InHand { running: self.clone(), name: name.clone() })
     }
 
-    /// Stops a call that is in hand. `false`: it is not.
-    pub fn cancel(&self, name: &CallName, reason: &str) -> bool {
+    /// Stops a call that is in hand, for a cancel that was asked for at this instant. `false`: it is not.
+    pub fn cancel(&self, name: &CallName, reason: &str, requested_at_ms: i64) -> bool {
         match self.calls().get(name) {
             Some(entry) => {
-                entry.stop.fire(StopReason::Cancelled(reason.to_owned()));
+                entry.stop.cancel(reason, requested_at_ms);
                 true
             }
             None => false,

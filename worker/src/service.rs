@@ -231,7 +231,7 @@ async fn take_notes(edge: Arc<Edge>, mut notes: mpsc::Receiver<Note>) {
             Note::Renewed(names) => edge.running.in_progress(&names).await,
             Note::Marked(name) => match edge.store.read_mark(&name).await {
                 Ok(Some(mark)) => {
-                    edge.running.cancel(&name, &mark.reason);
+                    edge.running.cancel(&name, &mark.reason, mark.at_ms);
                 }
                 Ok(None) => {}
                 Err(error) => tracing::debug!(%error, "the mark was not read"),

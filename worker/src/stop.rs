@@ -1,6 +1,8 @@
 //! The signal that tells a running tool to stop, and why.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// Why a running tool is told to stop. The first reason stays.
@@ -21,6 +23,8 @@ pub enum StopReason {
 pub struct Stop {
     token: CancellationToken,
     reason: Arc<OnceLock<StopReason>>,
+    requested_at_ms: Arc<AtomicI64>,
+    fired_at: Arc<OnceLock<Instant>>,
 }
 
 impl Stop {
@@ -32,7 +36,26 @@ impl Stop {
     /// Fires the signal. A later reason does not replace the first.
     pub fn fire(&self, reason: StopReason) {
         let _ = self.reason.set(reason);
+        let _ = self.fired_at.set(Instant::now());
         self.token.cancel();
+    }
+
+    /// Fires it as a cancel that was asked for at this instant, on the fleet's clock.
+    pub fn cancel(&self, reason: &str, requested_at_ms: i64) {
+        if !self.is_fired() {
+            self.requested_at_ms.store(requested_at_ms, Ordering::Release);
+        }
+        self.fire(StopReason::Cancelled(reason.to_owned()));
+    }
+
+    /// When the cancel was asked for; 0 where that is not known, or it is no cancel.
+    pub fn requested_at_ms(&self) -> i64 {
+        self.requested_at_ms.load(Ordering::Acquire)
+    }
+
+    /// How long ago it fired.
+    pub fn since_fired(&self) -> Option<Duration> {
+        self.fired_at.get().map(Instant::elapsed)
     }
 
     /// The reason, once it has fired.

@@ -5,6 +5,7 @@ use super::problem::Problem;
 use super::request::{body_text, deadline, fresh_id, idempotency_key, trace};
 use super::respond::Prefer;
 use crate::core::admit::{self, Names};
+use crate::core::answer::cancel_value;
 use crate::direct::Direct;
 use crate::reading::{done_answer, open_call};
 use crate::service::Coordinator;
@@ -144,7 +145,11 @@ pub(crate) async fn read(
         Some(ended) => done_answer(&ended, &name.execution),
         None => {
             let (state, worker) = coordinator.open_state_and_worker(&name).await;
-            open_call(&name, &tool, state, worker.as_deref()).to_string()
+            let mut open = open_call(&name, &tool, state, worker.as_deref());
+            if let Some(cancel) = coordinator.open_cancel(&name).await {
+                open["cancel"] = cancel_value(&cancel);
+            }
+            open.to_string()
         }
     }))
 }

@@ -4,8 +4,9 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use toolfleet_proto::code::Code;
+use toolfleet_proto::end::instant;
 use toolfleet_proto::output;
-use toolfleet_proto::wire::{CallResult, OutputForm};
+use toolfleet_proto::wire::{CallResult, CancelRecord, OutputForm, StopEnd};
 
 /// What every error begins with for a model; not counted to the bound.
 pub const ERROR_PREFIX: &str = "Tool error: ";
@@ -43,11 +44,30 @@ pub struct Ended {
     pub start_state: String,
     /// The call of the dead letter that this one was requeued from; empty for other calls.
     pub requeued_from: String,
+    /// How it was cancelled.
+    pub cancel: Option<CancelRecord>,
 }
 
 /// The trace id of a traceparent; empty where it does not read.
 pub fn trace_id(traceparent: &str) -> String {
     traceparent.split('-').nth(1).filter(|id| id.len() == 32).unwrap_or_default().to_owned()
+}
+
+/// A cancel as callers read it; what did not happen is null.
+pub fn cancel_value(cancel: &CancelRecord) -> Value {
+    let at = |ms: i64| (ms != 0).then(|| instant(ms));
+    let end = match cancel.end() {
+        StopEnd::Unspecified => None,
+        StopEnd::Stopped => Some("stopped"),
+        StopEnd::Killed => Some("killed"),
+        StopEnd::Abandoned => Some("abandoned"),
+    };
+    json!({
+        "requestedAt": at(cancel.requested_at_ms),
+        "deliveredAt": at(cancel.delivered_at_ms),
+        "endedAt": at(cancel.ended_at_ms),
+        "end": end,
+    })
 }
 
 impl Ended {
@@ -72,6 +92,7 @@ impl Ended {
             trace_id: trace_id(traceparent),
             start_state: result.start_state.clone(),
             requeued_from: result.requeued_from.clone(),
+            cancel: result.cancel,
         }
     }
 
@@ -94,6 +115,7 @@ impl Ended {
             trace_id: String::new(),
             start_state: String::new(),
             requeued_from: String::new(),
+            cancel: None,
         }
     }
 
@@ -123,6 +145,9 @@ impl Ended {
         entry.insert("traceId".into(), json!(self.trace_id));
         if self.code.is_some() && !self.start_state.is_empty() {
             entry.insert("startState".into(), json!(self.start_state));
+        }
+        if let Some(cancel) = &self.cancel {
+            entry.insert("cancel".into(), cancel_value(cancel));
         }
         if !self.requeued_from.is_empty() {
             entry.insert("requeuedFrom".into(), json!(self.requeued_from));

@@ -16,6 +16,12 @@ use toolfleet_proto::limit::PARALLEL_CALLS_MAX;
 pub const TOOL_CALLS_DEFAULT: u32 = 500;
 /// Most calls that an execution may be given: its record must fit one message.
 pub const TOOL_CALLS_MAX: u32 = 2_000;
+/// Bytes that calls and turns may take in a record, by a cautious estimate: a message has 1 MiB.
+const CALLS_BYTES_MAX: usize = 900_000;
+/// Refused calls that a record keeps; further ones have only their stored results.
+const REFUSED_MAX: usize = 500;
+/// Bytes of a call or turn in a record beside its names.
+const FRAME_BYTES: usize = 180;
 /// Most calls at the same time that an execution may be given.
 pub const PARALLEL_MAX: u32 = 128;
 
@@ -59,6 +65,21 @@ pub struct CallRecord {
     pub rerun: bool,
     /// Whether it counts against the limit: it passed gates and validation.
     pub is_admitted: bool,
+}
+
+impl CallRecord {
+    /// What it takes in a record, not less than it does.
+    fn bytes(&self) -> usize {
+        let provider_id = self.provider_id.as_deref().unwrap_or_default();
+        let names: [&str; 5] =
+            [&self.call, &self.call_id, provider_id, &self.tool, &self.arguments_hash];
+        names.into_iter().map(json_bytes).sum::<usize>() + self.pool.len() + FRAME_BYTES
+    }
+}
+
+/// Bytes of a text as JSON: an id may be of characters that are escaped.
+fn json_bytes(text: &str) -> usize {
+    serde_json::to_string(text).map_or(text.len() * 6, |json| json.len())
 }
 
 /// One turn.
@@ -198,6 +219,16 @@ impl Execution {
         self.turns.iter().flat_map(|turn| turn.calls.iter().map(|call| (turn.name.as_str(), call)))
     }
 
+    /// What calls and turns take in the record: not less than they do.
+    fn calls_bytes(&self) -> usize {
+        let turns = self.turns.iter().map(|turn| json_bytes(&turn.name) + FRAME_BYTES);
+        turns.sum::<usize>() + self.calls().map(|(_, call)| call.bytes()).sum::<usize>()
+    }
+
+    fn refused(&self) -> usize {
+        self.calls().filter(|(_, call)| !call.is_admitted).count()
+    }
+
     /// One call.
     pub fn call(&self, call: &str) -> Option<(&str, &CallRecord)> {
         self.calls().find(|(_, record)| record.call == call)
@@ -255,11 +286,13 @@ impl Execution {
         })
     }
 
-    /// Takes a turn in: its new calls are added, in order, while the limit lasts. Says for each call of
-    /// the turn what became of it.
+    /// Takes a turn in: its new calls are added, in order, while the limit and the room of the record last.
+    /// Says for each call of the turn what became of it. Of refused calls only the first 500 are kept: a
+    /// loop may go on for ever with an execution that takes none.
     pub fn take_turn(&mut self, turn: TurnRecord, now_ms: i64) -> Vec<Taken> {
         let closed = self.closed(now_ms);
-        let mut used = self.calls_used();
+        let (mut used, mut refused) = (self.calls_used(), self.refused());
+        let mut bytes = self.calls_bytes() + json_bytes(&turn.name) + FRAME_BYTES;
         let known: Vec<Option<bool>> = turn
             .calls
             .iter()
@@ -282,7 +315,9 @@ impl Execution {
             }
             let verdict = match &closed {
                 Some(closed) => Taken::Closed(closed.clone()),
-                None if call.is_admitted && used >= self.max_tool_calls => {
+                None if call.is_admitted
+                    && (used >= self.max_tool_calls || bytes + call.bytes() > CALLS_BYTES_MAX) =>
+                {
                     over_limit = true;
                     Taken::Closed(Closed { code: Code::LimitExceeded, text: String::new() })
                 }
@@ -291,10 +326,18 @@ impl Execution {
             call.is_admitted &= verdict == Taken::New;
             used += u32::from(call.is_admitted);
             taken.push(verdict);
-            added.push(call);
+            refused += usize::from(!call.is_admitted);
+            if call.is_admitted
+                || (refused <= REFUSED_MAX && bytes + call.bytes() <= CALLS_BYTES_MAX)
+            {
+                bytes += call.bytes();
+                added.push(call);
+            }
         }
         match self.turns.iter_mut().find(|known| known.name == turn.name) {
             Some(known) => known.calls.extend(added),
+            // One of which nothing is kept would fill the record by itself.
+            None if added.is_empty() && refused > REFUSED_MAX => {}
             None => self.turns.push(TurnRecord { calls: added, ..turn }),
         }
         if over_limit {

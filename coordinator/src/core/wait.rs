@@ -52,12 +52,17 @@ pub fn until_overdue_ms(job: &Job, now_ms: i64) -> u64 {
 pub fn mark(job: &Job, overdue: Overdue, has_live_worker: bool) -> Mark {
     let clocks = job.clocks.unwrap_or_default();
     match overdue {
-        Overdue::Whole => Mark { code: Code::TimedOut, reason: end::whole_time_over(&clocks) },
+        Overdue::Whole => {
+            Mark { code: Code::TimedOut, reason: end::whole_time_over(&clocks), at_ms: 0 }
+        }
         Overdue::No | Overdue::Queue if has_live_worker => Mark {
             code: Code::QueueTimedOut,
             reason: end::queue_timed_out(clocks.queue_timeout_ms),
+            at_ms: 0,
         },
-        Overdue::No | Overdue::Queue => Mark { code: Code::NoWorker, reason: end::no_worker(job) },
+        Overdue::No | Overdue::Queue => {
+            Mark { code: Code::NoWorker, reason: end::no_worker(job), at_ms: 0 }
+        }
     }
 }
 
@@ -99,6 +104,7 @@ pub fn judge_expired(
         text: mark.reason.clone(),
         claims: stopped.claims,
         is_unheld_for_sure: true,
+        requested_at_ms: 0,
     })
 }
 

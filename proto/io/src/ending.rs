@@ -109,7 +109,7 @@ pub async fn end(
         fail_point::reach("tombstone:after").await;
     }
     let verdict = end::decide(job, wish, record.as_ref());
-    let result = end::result_of_verdict(job, &verdict, wish.claims, now_ms);
+    let result = end::result_of_verdict(job, &verdict, wish, now_ms);
     fail_point::reach("end:before").await;
     let stored = store_result(broker, job, &name, result, unnamed_retention_ms).await;
     fail_point::reach("end:after").await;

@@ -83,6 +83,11 @@ pub enum Operation {
         /// The claim's random id.
         claim: String,
     },
+    /// A cancel has reached the running tool.
+    Delivered {
+        /// The claim's random id.
+        claim: String,
+    },
     /// What the tool said last: kept with the attempt, should its worker be lost.
     Words {
         /// The claim's random id.
@@ -233,6 +238,7 @@ impl LeaseStore {
                 Operation::GiveBack { claim } => ("give_back", claim, ""),
                 Operation::Release { claim } => ("release", claim, ""),
                 Operation::Done { claim } => ("done", claim, ""),
+                Operation::Delivered { claim } => ("delivered", claim, ""),
                 Operation::Words { claim, words } => ("words", claim, words.as_str()),
             };
             invocation.arg(what).arg(claim).arg(worker).arg(span);
@@ -281,6 +287,17 @@ impl LeaseStore {
             .await
             .map_err(|error| self.silent(&error))?;
         Ok(text.as_deref().and_then(Holder::read))
+    }
+
+    /// When a cancel reached the running tool, as far as the store remembers it.
+    pub async fn cancel_delivered_ms(&self, name: &CallName) -> Result<Option<i64>, Error> {
+        let text: Option<String> = redis::cmd("HGET")
+            .arg(self.prefix.claims_key(name))
+            .arg("c")
+            .query_async(&mut self.connection.clone())
+            .await
+            .map_err(|error| self.silent(&error))?;
+        Ok(text.and_then(|text| text.parse().ok()))
     }
 
     /// The mark of a call, where it has one.

@@ -11,12 +11,14 @@ use toolfleet_worker::{Context, Tool, ToolError, ToolSpec, process};
 fn main() -> ExitCode {
     let tools =
         process::Tools::new().with(Nap).with(NapWrite).with(Spender).with(Panicker).with(Big);
-    let tools = tools.with(Blocker).with(Spinner);
+    let tools = tools.with(Blocker).with(Spinner).with(NapIdempotent);
     process::main(tools)
 }
 
 /// Sleeps.
 struct Nap;
+/// The same as an idempotent tool.
+struct NapIdempotent;
 /// The same as a write.
 struct NapWrite;
 /// Spends, then sleeps.
@@ -43,16 +45,19 @@ struct NapInput {
 impl NapInput {
     async fn nap(&self, context: &Context) -> Result<u32, ToolError> {
         let attempt = context.call().attempt;
-        self.note("start", attempt)?;
+        self.note("start", context)?;
         tokio::time::sleep(Duration::from_millis(self.ms)).await;
-        self.note("end", attempt)?;
+        self.note("end", context)?;
         Ok(attempt)
     }
 
     /// One write, so that lines of several processes never mix.
-    fn note(&self, word: &str, attempt: u32) -> Result<(), ToolError> {
+    fn note(&self, word: &str, context: &Context) -> Result<(), ToolError> {
         let Some(path) = &self.ledger else { return Ok(()) };
-        let line = format!("{word} {attempt} {}\n", std::process::id());
+        let (attempt, fence) = (context.call().attempt, context.call().fence);
+        let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let at_ms = at.unwrap_or_default().as_millis();
+        let line = format!("{word} {attempt} {} {fence} {at_ms}\n", std::process::id());
         std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -68,6 +73,19 @@ impl Tool for Nap {
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::read("nap", "Sleeps and returns the number of its attempt")
+    }
+
+    async fn call(&self, input: NapInput, context: Context) -> Result<u32, ToolError> {
+        input.nap(&context).await
+    }
+}
+
+impl Tool for NapIdempotent {
+    type Input = NapInput;
+    type Output = u32;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::idempotent("nap-idempotent", "Sleeps, as an idempotent tool")
     }
 
     async fn call(&self, input: NapInput, context: Context) -> Result<u32, ToolError> {
@@ -123,9 +141,9 @@ impl Tool for Blocker {
     }
 
     async fn call(&self, input: NapInput, context: Context) -> Result<u32, ToolError> {
-        input.note("start", context.call().attempt)?;
+        input.note("start", &context)?;
         std::thread::sleep(Duration::from_millis(input.ms));
-        input.note("end", context.call().attempt)?;
+        input.note("end", &context)?;
         Ok(context.call().attempt)
     }
 }
@@ -139,12 +157,12 @@ impl Tool for Spinner {
     }
 
     async fn call(&self, input: NapInput, context: Context) -> Result<u32, ToolError> {
-        input.note("start", context.call().attempt)?;
+        input.note("start", &context)?;
         let until = std::time::Instant::now() + Duration::from_millis(input.ms);
         while std::time::Instant::now() < until {
             std::hint::spin_loop();
         }
-        input.note("end", context.call().attempt)?;
+        input.note("end", &context)?;
         Ok(context.call().attempt)
     }
 }

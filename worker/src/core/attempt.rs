@@ -80,6 +80,7 @@ pub fn judge(job: &Job, acquired: &Acquired, is_result_stored: bool, has_tool: b
             text: mark.reason.clone(),
             claims: *claims,
             is_unheld_for_sure: true,
+            requested_at_ms: mark.at_ms,
         }),
         Acquired::Granted { fence, claims, previous_span, now_ms, first_ms } => {
             granted(job, has_tool, *now_ms, *claims, *first_ms).unwrap_or_else(|| Verdict::Run {
@@ -97,7 +98,13 @@ fn granted(job: &Job, has_tool: bool, now_ms: i64, claims: u32, first_ms: i64) -
     let clocks = job.clocks.unwrap_or_default();
     // This claim has not started anything: only the ones before it may have.
     let earlier = claims.saturating_sub(1);
-    let end = |code, text| End { code, text, claims: earlier, is_unheld_for_sure: true };
+    let end = |code, text| End {
+        code,
+        text,
+        claims: earlier,
+        is_unheld_for_sure: true,
+        requested_at_ms: 0,
+    };
     if earlier == 0 && now_ms >= clocks.queue_deadline_ms && !end::is_wait_cut(&clocks) {
         let text = end::queue_timed_out(clocks.queue_timeout_ms);
         return Some(Verdict::End(end(Code::QueueTimedOut, text)));
@@ -218,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_stored_result_comes_first_and_a_holder_before_a_mark() {
-        let mark = Mark { code: Code::Cancelled, reason: "no".into() };
+        let mark = Mark { code: Code::Cancelled, reason: "no".into(), at_ms: 0 };
         let marked = Acquired::Marked { mark, claims: 0, now_ms: 0 };
         for acquired in
             [granted_at(0, 1), Acquired::Done, Acquired::Held { remaining_ms: 1 }, marked.clone()]

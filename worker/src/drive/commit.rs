@@ -3,7 +3,7 @@
 use super::claim::Claimed;
 use super::{Delivery, Settle};
 use crate::registry::Registered;
-use crate::runner::{Ended, RawOutput, RunOutcome};
+use crate::runner::{Ended, RawOutput, Rest, RunOutcome};
 use crate::stop::StopReason;
 use std::time::Duration;
 use toolfleet_io::telemetry::{self, spans};
@@ -12,7 +12,9 @@ use toolfleet_proto::code::{self, Code};
 use toolfleet_proto::effect::Effect;
 use toolfleet_proto::end;
 use toolfleet_proto::output::{self, Produced, Rendered};
-use toolfleet_proto::wire::{AttemptRecord, CallResult, MAY_HAVE_STARTED, NEVER_STARTED};
+use toolfleet_proto::wire::{
+    AttemptRecord, CallResult, CancelRecord, MAY_HAVE_STARTED, NEVER_STARTED, StopEnd,
+};
 use tracing::{Instrument as _, Span};
 
 /// How long the result of a tool that ended by itself is offered after its call's deadline.
@@ -74,11 +76,33 @@ impl Delivery {
         if let Some(trace) = result.trace.as_mut() {
             trace.traceparent = telemetry::current_trace_context(span).0;
         }
+        if result.code == Code::Cancelled.as_str() {
+            result.cancel = Some(self.cancel_record(&attempt, ended.rest));
+        }
         result.attempt = Some(attempt);
         let subject = self.edge.broker.prefix().result(&self.name);
         let kept_bytes = usize::try_from(result.kept_bytes).unwrap_or(usize::MAX);
         let committing = span.in_scope(|| spans::commit(&subject, kept_bytes));
         self.store(&result, claim, is_verdict, ended.duration).instrument(committing).await
+    }
+
+    fn cancel_record(&self, attempt: &AttemptRecord, rest: Rest) -> CancelRecord {
+        let since_fired = self.stop.since_fired().unwrap_or_default();
+        let since_fired_ms = i64::try_from(since_fired.as_millis()).unwrap_or(0);
+        let requested_at_ms = self.stop.requested_at_ms();
+        let delivered_at_ms = self.edge.clock.now_ms() - since_fired_ms;
+        CancelRecord {
+            requested_at_ms,
+            // Two processes measure the fleet's clock to a few milliseconds.
+            delivered_at_ms: delivered_at_ms.max(requested_at_ms),
+            ended_at_ms: attempt.ended_at_ms,
+            end: match rest {
+                Rest::Returned => StopEnd::Stopped,
+                Rest::Killed => StopEnd::Killed,
+                Rest::Abandoned => StopEnd::Abandoned,
+            }
+            .into(),
+        }
     }
 
     /// Stores the result while the lease is renewed: what is in hand is not given up to a broker that

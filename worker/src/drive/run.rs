@@ -8,6 +8,7 @@ use crate::core::attempt;
 use crate::registry::{Registered, Run};
 use crate::runner::{Ended, Invocation, LastWords, RunOutcome, native};
 use crate::spend::Spend;
+use crate::stop::{Stop, StopReason};
 use prost::Message as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,10 +86,7 @@ impl Delivery {
         let secrets = match self.secrets(tool) {
             Ok(secrets) => secrets,
             Err(message) => {
-                return Ended {
-                    outcome: RunOutcome::NotStarted { message },
-                    duration: Duration::ZERO,
-                };
+                return Ended::unstarted(RunOutcome::NotStarted { message });
             }
         };
         let invocation = Invocation {
@@ -116,6 +114,12 @@ impl Delivery {
             records,
             over.clone(),
         ));
+        let telling = tokio::spawn(tell_delivered(
+            Arc::clone(&self.edge),
+            self.name.clone(),
+            claimed.holder.claim.clone(),
+            self.stop.clone(),
+        ));
         let running = match tool.run.clone() {
             Run::Native(native) => {
                 let threads = self.edge.threads.clone();
@@ -129,6 +133,7 @@ impl Delivery {
             }
         };
         noting.abort();
+        telling.abort();
         // A tool that was left behind records nothing more.
         over.cancel();
         // Spend of a failed or stopped call counts too; its records come before the result.
@@ -136,12 +141,11 @@ impl Delivery {
         if tokio::time::timeout(grace, recording).await.is_err() {
             tracing::warn!(call = %self.name, "spend records were not all stored before the result");
         }
-        running.unwrap_or_else(|error| Ended {
-            outcome: RunOutcome::Failed {
+        running.unwrap_or_else(|error| {
+            Ended::unstarted(RunOutcome::Failed {
                 message: format!("the tool's task ended: {error}"),
                 is_transient: false,
-            },
-            duration: Duration::ZERO,
+            })
         })
     }
 
@@ -220,6 +224,19 @@ impl Delivery {
             actor: self.job.caller.as_ref().map(|caller| caller.actor.clone()).unwrap_or_default(),
             ..SpendRecord::default()
         }
+    }
+}
+
+/// Notes that a cancel has reached the tool, so that it shows while the tool comes to rest.
+async fn tell_delivered(
+    edge: Arc<crate::edge::Edge>,
+    name: toolfleet_proto::name::CallName,
+    claim: String,
+    stop: Stop,
+) {
+    if let StopReason::Cancelled(_) = stop.fired().await {
+        edge.measures.cancel_delivered(edge.clock.now_ms() - stop.requested_at_ms());
+        edge.claims.delivered(&name, &claim).await;
     }
 }
 

@@ -115,6 +115,7 @@ impl Delivery {
             text: String::new(),
             claims: claimed.attempt.saturating_sub(1),
             is_unheld_for_sure: false,
+            requested_at_ms: self.stop.requested_at_ms(),
         };
         let settle = self.end_without_run(&wish).await;
         self.edge.keeper.forget(&claimed.holder.claim);
@@ -155,6 +156,7 @@ impl Delivery {
             text: reason.to_owned(),
             claims: claimed.attempt.saturating_sub(1),
             is_unheld_for_sure: true,
+            requested_at_ms: self.stop.requested_at_ms(),
         };
         let settle = self.end_without_run(&end).await;
         self.edge.keeper.forget(&claimed.holder.claim);

@@ -44,6 +44,27 @@ pub struct Ended {
     pub outcome: RunOutcome,
     /// From the tool's start to its end.
     pub duration: Duration,
+    /// How a tool that was stopped came to rest.
+    pub rest: Rest,
+}
+
+impl Ended {
+    /// Of a tool that was never started.
+    pub fn unstarted(outcome: RunOutcome) -> Ended {
+        Ended { outcome, duration: Duration::ZERO, rest: Rest::Returned }
+    }
+}
+
+/// How a tool that was told to stop came to rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rest {
+    /// It returned by itself, within its grace where it was told to stop.
+    #[default]
+    Returned,
+    /// Its processes were killed when the grace was over.
+    Killed,
+    /// It keeps its thread.
+    Abandoned,
 }
 
 /// What came of a run.

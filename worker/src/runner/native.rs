@@ -1,7 +1,7 @@
 //! Runs tools written in Rust.
 
 use super::threads::Threads;
-use super::{Ended, Invocation, RawOutput, RunOutcome};
+use super::{Ended, Invocation, RawOutput, Rest, RunOutcome};
 use crate::context::Context;
 use crate::spend::Spend;
 use crate::stop::StopReason;
@@ -134,7 +134,7 @@ async fn attend_or_leave(
     on_thread: impl FnOnce() -> Option<RunOutcome> + Send + 'static,
 ) -> Ended {
     if let Some(reason) = invocation.stop.reason() {
-        return Ended { outcome: stopped(Some(reason)), duration: Duration::ZERO };
+        return Ended::unstarted(stopped(Some(reason)));
     }
     let mut thread = threads.runtime().spawn_blocking(on_thread);
     let returned = async {
@@ -146,10 +146,11 @@ async fn attend_or_leave(
             },
         }
     };
-    let (ended, has_returned) = attend(returned, invocation).await;
+    let (mut ended, has_returned) = attend(returned, invocation).await;
     given_up.cancel();
     if !has_returned && tokio::time::timeout(LET_GO, &mut thread).await.is_err() {
         threads.abandon(name, thread);
+        ended.rest = Rest::Abandoned;
     }
     ended
 }
@@ -191,7 +192,7 @@ async fn attend(body: impl Future<Output = RunOutcome>, invocation: &Invocation)
             (stopped(stop.reason()), tidied.is_ok())
         }
     };
-    (Ended { outcome, duration: started.elapsed() }, has_returned)
+    (Ended { outcome, duration: started.elapsed(), rest: Rest::Returned }, has_returned)
 }
 
 fn stopped(reason: Option<StopReason>) -> RunOutcome {
@@ -310,7 +311,7 @@ mod tests {
         let threads = Threads::new(tokio::runtime::Handle::current());
         let ended = run(&tool, &invocation(r#"{"mode": "block"}"#), spend, &threads).await;
         assert!(matches!(ended.outcome, RunOutcome::TimedOut));
-        assert_eq!(threads.abandoned(), 1);
+        assert_eq!((ended.rest, threads.abandoned()), (Rest::Abandoned, 1));
         while threads.abandoned() > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -70,6 +70,34 @@ fn a_call_that_was_not_taken_is_not_taken_later_either() {
 }
 
 #[test]
+fn a_record_fits_one_message_whatever_a_loop_hands_in() {
+    const MESSAGE_BYTES_MAX: usize = 1_048_576;
+    // Ids of the longest kind, of characters that JSON escapes; then ordinary ones.
+    for filler in ["\u{1}".repeat(110), String::new()] {
+        let mut execution = execution(TOOL_CALLS_MAX);
+        for number in 0..40 {
+            let ids: Vec<String> =
+                (0..128).map(|call| format!("{number}-{call}-{filler}")).collect();
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            let turn = TurnRecord { name: format!("t{number}{filler}"), ..turn(&ids) };
+            execution.take_turn(turn.clone(), 0);
+            // What was taken stays known.
+            assert_eq!(execution.take_turn(turn, 0).contains(&Taken::New), false);
+        }
+        assert_eq!(execution.state, State::LimitExceeded);
+        let bytes = serde_json::to_vec(&execution).unwrap().len();
+        assert!(bytes < MESSAGE_BYTES_MAX, "{bytes}");
+        let used = execution.calls_used();
+        assert_eq!(filler.is_empty(), used == TOOL_CALLS_MAX, "{used}");
+        // Nothing grows any more.
+        for number in 0..100 {
+            execution.take_turn(TurnRecord { name: format!("later{number}"), ..turn(&["x"]) }, 0);
+        }
+        assert!(serde_json::to_vec(&execution).unwrap().len() < MESSAGE_BYTES_MAX);
+    }
+}
+
+#[test]
 fn refused_calls_do_not_count() {
     let mut execution = execution(1);
     let refused = CallRecord { is_admitted: false, ..call("x") };

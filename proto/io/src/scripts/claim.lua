@@ -5,8 +5,10 @@
 --   give_back  the tool never started: lease and count go
 --   release    the tool was stopped: the lease goes, the count stays
 --   done       a result is stored: leave `done` for a while, forget the claims
+--   delivered  a cancel has reached the tool
 --   words      what the tool said last, in place of the span
--- Of a: n claims, f last fence, s and p the last two spans, t first claim, h<n> and w<n> each claim and its
+-- Of a: n claims, f last fence, s and p the last two spans, t first claim, c when a
+-- cancel was delivered, h<n> and w<n> each claim and its
 -- last words.
 -- Answers one list an operation, its first element a word.
 local time = redis.call('TIME')
@@ -64,6 +66,9 @@ for i = 1, #KEYS / 3 do
     end
   elseif what == 'release' then
     if own then redis.call('DEL', x) end
+    out[i] = {'ok'}
+  elseif what == 'delivered' then
+    if own then redis.call('HSET', a, 'c', string.format('%.0f', now_ms)) end
     out[i] = {'ok'}
   elseif what == 'words' then
     if own then redis.call('HSET', a, 'w' .. (redis.call('HGET', a, 'n') or '1'), span) end

@@ -11,7 +11,7 @@ mod side;
 #[cfg(test)]
 mod tests;
 
-use super::{Ended, Invocation, RawOutput, RunOutcome};
+use super::{Ended, Invocation, RawOutput, Rest, RunOutcome};
 use crate::spend::Spend;
 use crate::stop::StopReason;
 use capture::Streams;
@@ -65,7 +65,7 @@ impl Exec {
     /// What the tool says on descriptor 3 while it runs goes to `spend` and to the log.
     pub async fn run(&self, invocation: &Invocation, spend: Option<Spend>) -> Ended {
         if let Some(reason) = invocation.stop.reason() {
-            return Ended { outcome: stopped(reason), duration: Duration::ZERO };
+            return Ended::unstarted(stopped(reason));
         }
         let made = Scratch::create(self.scratch_root.clone(), Arc::clone(&invocation.context));
         let scratch = match made.await {
@@ -124,7 +124,7 @@ impl Exec {
         let listening = side::listen(said, spend, invocation.context.tool_name.clone());
         let started = Instant::now();
         let mut streams = Streams::new(invocation.capture_bytes_max);
-        let (cause, status) = attend(group, &mut streams, invocation).await;
+        let (cause, status, rest) = attend(group, &mut streams, invocation).await;
         side::finish(listening).await;
         let report = guarded.as_mut().and_then(|(_, shared)| shared.report());
         let outcome = match (cause, report) {
@@ -139,7 +139,7 @@ impl Exec {
             // Without a guard, or with one that was ended itself.
             (cause, _) => judge(cause, status, streams),
         };
-        Ended { outcome, duration: started.elapsed() }
+        Ended { outcome, duration: started.elapsed(), rest }
     }
 
     /// What this attempt shares with its guard, and the guard's path.
@@ -167,7 +167,7 @@ async fn attend(
     mut group: Group,
     streams: &mut Streams,
     invocation: &Invocation,
-) -> (Cause, io::Result<ExitStatus>) {
+) -> (Cause, io::Result<ExitStatus>, Rest) {
     let mut clock = pin!(sleep(invocation.timeout));
     let leader_gone = CancellationToken::new();
     let pipes = group.take_pipes();
@@ -205,10 +205,12 @@ async fn attend(
             }
         }
     };
+    let mut rest = Rest::Returned;
     if timeout(patience, at_rest).await.is_err() {
         tracing::debug!("tool left processes that hold its pipes; killing them");
+        rest = Rest::Killed;
     }
-    (cause, group.reap().await)
+    (cause, group.reap().await, rest)
 }
 
 fn judge(cause: Cause, status: io::Result<ExitStatus>, streams: Streams) -> RunOutcome {
@@ -248,5 +250,5 @@ fn stopped(reason: StopReason) -> RunOutcome {
 }
 
 fn not_started(message: String) -> Ended {
-    Ended { outcome: RunOutcome::NotStarted { message }, duration: Duration::ZERO }
+    Ended::unstarted(RunOutcome::NotStarted { message })
 }
