@@ -19,6 +19,7 @@ mod executions;
 mod job_message;
 mod measure;
 mod reading;
+mod room;
 pub mod service;
 mod submit;
 mod turn;

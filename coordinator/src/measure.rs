@@ -24,6 +24,7 @@ pub struct Measures {
     queue_pending: Gauge<u64>,
     queue_ack_pending: Gauge<u64>,
     queue_oldest: Gauge<f64>,
+    stream_fill: Gauge<f64>,
 }
 
 /// The queue of one pool, as its consumer tells it.
@@ -77,6 +78,12 @@ impl Measures {
             cancel: seconds("toolfleet_cancel", "from the request to cancel a call to its answer"),
             queue_pending: gauge("toolfleet_queue_pending", "jobs that wait for a worker"),
             queue_ack_pending: gauge("toolfleet_queue_ack_pending", "jobs in the hands of workers"),
+            stream_fill: meter
+                .f64_gauge("toolfleet_stream_fill")
+                .with_description(
+                    "how full a stream is, of its own limit; calls are refused from 0.9",
+                )
+                .build(),
             queue_oldest: meter
                 .f64_gauge("toolfleet_queue_oldest")
                 .with_unit("s")
@@ -145,6 +152,11 @@ impl Measures {
         self.cancel.record(took.as_secs_f64(), &[KeyValue::new("kind", kind)]);
     }
 
+    /// How full a stream is: `results` or `starts`.
+    pub fn stream_fill(&self, stream: &'static str, of_room: f64) {
+        self.stream_fill.record(of_room, &[KeyValue::new("stream", stream)]);
+    }
+
     /// What a pool's queue looks like now.
     pub fn queue(&self, pool: &str, depth: Depth) {
         let pool = of_pool(pool);
@@ -179,6 +191,7 @@ mod tests {
         measures.expired("no_worker");
         measures.arrived("gpu", Duration::from_secs(1));
         measures.cancelled("never_started", Duration::from_millis(15));
+        measures.stream_fill("results", 0.25);
         let oldest = Duration::from_millis(1_500);
         measures.queue("gpu", Depth { pending: 4, ack_pending: 2, oldest });
     }
@@ -202,6 +215,7 @@ mod tests {
             "toolfleet_jobs_expired_total{outcome=\"no_worker\"} 1",
             "toolfleet_job_e2e_seconds_sum{pool=\"gpu\"} 1",
             "toolfleet_cancel_seconds_bucket{kind=\"never_started\",le=\"0.02\"} 1",
+            "toolfleet_stream_fill{stream=\"results\"} 0.25",
             "toolfleet_queue_pending{pool=\"gpu\"} 4",
             "toolfleet_queue_ack_pending{pool=\"gpu\"} 2",
             "toolfleet_queue_oldest_seconds{pool=\"gpu\"} 1.5",

@@ -4,6 +4,7 @@ use crate::catalog::Tools;
 use crate::deliver::Deliver;
 use crate::executions::Executions;
 use crate::measure::Measures;
+use crate::room::Room;
 use std::sync::Arc;
 use std::time::Duration;
 use toolfleet_io::broker::{self, Broker};
@@ -55,6 +56,8 @@ pub struct Parts {
     pub(crate) deliver: Deliver,
     /// Records of executions.
     pub(crate) executions: Executions,
+    /// Room for what will end.
+    pub(crate) room: Room,
     /// Counters.
     pub(crate) measures: Measures,
 }
@@ -91,8 +94,10 @@ impl Coordinator {
             clock,
             limits: checked.limits,
             catalog,
+            room: Room::default(),
             measures: Measures::new(),
         }));
+        tokio::spawn(coordinator.clone().watch_room());
         tokio::spawn(coordinator.clone().look_after(health.clone()));
         tokio::spawn(coordinator.clone().audit());
         if let Err(error) = coordinator.listen_to_advisories().await {

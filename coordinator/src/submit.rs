@@ -31,6 +31,8 @@ pub enum NotAccepted {
     Conflict,
     /// The stream of jobs is full.
     QueueFull,
+    /// The stream of results, or of start records, is nearly full.
+    ResultsFull,
     /// The broker does not answer; whether the job is stored is not known.
     Unavailable(String),
 }
@@ -66,6 +68,7 @@ impl Coordinator {
         let accepted = self.publish_or_attach(job).await;
         match &accepted {
             Err(NotAccepted::QueueFull) => self.measures.rejected("queue_full"),
+            Err(NotAccepted::ResultsFull) => self.measures.rejected("results_full"),
             Err(NotAccepted::Unavailable(_)) => self.measures.rejected("unavailable"),
             Ok(_) | Err(NotAccepted::Conflict) => {}
         }
@@ -96,6 +99,12 @@ impl Coordinator {
             && let Ok(Some(result)) = ending::read_result(&self.broker, &accepted.name).await
         {
             return self.attach_to_result(accepted, result);
+        }
+        // One that is queued already is attached to all the same.
+        if self.room.is_short(toolfleet_proto::end::needs_start_record(&accepted.job))
+            && matches!(self.find_job(&accepted.name).await, Ok(None))
+        {
+            return Err(NotAccepted::ResultsFull);
         }
         self.publish(accepted).instrument(span).await
     }

@@ -27,6 +27,7 @@ mod docs;
 mod drain;
 mod executions;
 mod formats;
+mod full;
 mod guard;
 mod interleavings;
 mod keepalive;

@@ -173,6 +173,13 @@ impl From<NotAccepted> for Problem {
                 "the stream of jobs has reached its size",
                 "try again after the time in Retry-After",
             ),
+            NotAccepted::ResultsFull => Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "results_full",
+                "There is no room for results",
+                "the stream of results, or of start records, is nearly full",
+                "try again after the time in Retry-After; an operator raises the stream's size",
+            ),
             NotAccepted::Unavailable(reason) => Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "unavailable",

@@ -10,6 +10,7 @@ pub mod export;
 pub mod formats;
 pub mod local;
 pub mod near;
+pub mod room;
 pub mod spend;
 pub mod turn;
 pub mod wait;
