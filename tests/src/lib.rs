@@ -6,6 +6,7 @@
 //! | [`Member`] | one process, to be killed, paused, terminated and started again |
 //! | [`Http`], [`Answer`] | the API as a caller sees it |
 //! | [`Announcements`] | every announcement of a stored result |
+//! | [`Link`] | a network that can be broken, between one process and one server |
 //! | [`Ledger`] | what a tool did, written by the tool itself |
 //! | [`OtlpSink`] | a receiver of traces |
 //!
@@ -17,6 +18,7 @@ mod builder;
 mod fleet;
 mod http;
 mod ledger;
+mod link;
 mod member;
 mod otlp_sink;
 mod servers;
@@ -25,9 +27,10 @@ mod wait;
 
 pub use binaries::{TOOLFLEET, WORKER, binary};
 pub use builder::{Builder, SHORT_CLOCKS, fleet_turn};
-pub use fleet::Fleet;
+pub use fleet::{Fleet, Links};
 pub use http::{Answer, Http, encode_segment};
 pub use ledger::Ledger;
+pub use link::{Link, Trap, Way};
 pub use member::{Member, Recipe, clean_environment};
 pub use otlp_sink::{OtlpSink, SinkSpan};
 pub use servers::{Programs, broker_at, prefix, servers};
