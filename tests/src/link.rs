@@ -60,6 +60,8 @@ struct State {
     delay: Mutex<Duration>,
     trap: Mutex<Option<Set>>,
     connections: AtomicUsize,
+    /// Connections up to this number are never heard of again.
+    forgotten: watch::Sender<usize>,
     server: SocketAddr,
 }
 
@@ -84,13 +86,14 @@ impl Link {
             delay: Mutex::default(),
             trap: Mutex::default(),
             connections: AtomicUsize::new(0),
+            forgotten: watch::Sender::new(0),
             server: SocketAddr::from(([127, 0, 0, 1], port)),
         });
         let shared = Arc::clone(&state);
         let listener = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                shared.connections.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(serve(client, Arc::clone(&shared)));
+                let number = shared.connections.fetch_add(1, Ordering::Relaxed) + 1;
+                tokio::spawn(serve(client, number, Arc::clone(&shared)));
             }
         });
         Ok(Link { state, port: own, listener })
@@ -126,6 +129,12 @@ impl Link {
         self.state.weather.send_replace(Weather::DownStalled);
     }
 
+    /// Passes nothing more of the connections that are open, for good and without a word; new ones are
+    /// as good as ever.
+    pub fn forget(&self) {
+        self.state.forgotten.send_replace(self.connections());
+    }
+
     /// Everything from now on comes so much later, each way.
     pub fn delay(&self, by: Duration) {
         *lock(&self.state.delay) = by;
@@ -151,7 +160,7 @@ impl Drop for Link {
 }
 
 /// One connection, to its end.
-async fn serve(mut client: TcpStream, state: Arc<State>) {
+async fn serve(mut client: TcpStream, number: usize, state: Arc<State>) {
     // Whatever ends it, the process sees a reset.
     let _ = client.set_zero_linger();
     let _ = client.set_nodelay(true);
@@ -164,11 +173,25 @@ async fn serve(mut client: TcpStream, state: Arc<State>) {
     let _ = server.set_nodelay(true);
     let (client_read, client_write) = client.split();
     let (server_read, server_write) = server.split();
-    let up = pass(client_read, server_write, Arc::clone(&state), Way::Up);
-    let down = pass(server_read, client_write, Arc::clone(&state), Way::Down);
+    let both = async {
+        tokio::select! {
+            () = pass(client_read, server_write, Arc::clone(&state), Way::Up) => {}
+            () = pass(server_read, client_write, Arc::clone(&state), Way::Down) => {}
+        }
+    };
+    let mut forgotten = state.forgotten.subscribe();
+    let forgotten = async {
+        let _ = forgotten.wait_for(|forgotten| number <= *forgotten).await;
+    };
+    let alive = async {
+        tokio::select! {
+            () = both => {}
+            // Held, so that neither side hears of an end.
+            () = forgotten => std::future::pending().await,
+        }
+    };
     tokio::select! {
-        () = up => {}
-        () = down => {}
+        () = alive => {}
         _ = weather.wait_for(|weather| *weather == Weather::Cut) => {}
     }
 }

@@ -27,7 +27,7 @@ use toolfleet_proto::topology::Prefix;
 /// goes unanswered leaves time for others before the lease is over; at most a second, which a store on
 /// another continent keeps to.
 pub fn response_timeout(limits: &Limits) -> Duration {
-    Duration::from_millis((limits.lease_renew_ms / 2).clamp(50, 1_000))
+    Duration::from_millis((limits.lease_renew_ms / 2).clamp(250, 1_000))
 }
 
 /// How long a start waits for a store.

@@ -85,6 +85,11 @@ impl NatsServer {
         self.port
     }
 
+    /// What it calls itself.
+    pub fn server_name(&self) -> &str {
+        &self.options.server_name
+    }
+
     /// The process id of the newest run.
     pub fn pid(&self) -> u32 {
         self.process.pid()
