@@ -163,8 +163,20 @@ impl LeaseStore {
             errors: error_counter(),
         };
         store.check_fitness(&config.url).await?;
+        store.load_scripts().await?;
         store.measure_clock().await?;
         Ok(store)
+    }
+
+    /// Loads the scripts: the first claim and the first renewal would take three round trips instead of
+    /// one, and from far away that is too long for a lease. A server that has forgotten them since is
+    /// given them again with the next call.
+    async fn load_scripts(&self) -> Result<(), Error> {
+        let mut load = redis::pipe();
+        for script in [&self.scripts.claim, &self.scripts.renew, &self.scripts.stop] {
+            load.load_script(script).ignore();
+        }
+        load.exec_async(&mut self.line.get()).await.map_err(|error| self.silent(&error))
     }
 
     /// The fleet's clock, as this connection measures it.
