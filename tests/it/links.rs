@@ -116,6 +116,22 @@ async fn calls_outlive_a_broker_that_hears_and_is_not_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_the_network_has_forgotten_are_given_up() {
+    let fleet = fleet().linked().start().await.unwrap();
+    let waiting = call(&fleet, "nap-write", "waiting", 1_000);
+    waiting.1.started(1, SOON).await.unwrap();
+    // What is open is never heard of again; what is new passes.
+    for links in fleet.worker_links.iter().chain(&fleet.coordinator_links) {
+        links.nats.forget();
+    }
+    let since = Instant::now();
+    let later = call(&fleet, "nap-write", "later", 10);
+    ran_once(&fleet, "waiting", waiting).await;
+    ran_once(&fleet, "later", later).await;
+    assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_report_of_progress_starts_nothing_again() {
     // Twice the ack wait, and two others that would take it.
     let fleet = fleet().linked().workers(3).start().await.unwrap();

@@ -32,6 +32,10 @@ pub const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// hand are not delivered a second time; and a submission, which has 10 s, outlives it.
 const PING_EVERY: Duration = Duration::from_secs(2);
 
+/// How long a connect to one server may take. Of a cluster the next server is tried then: one host that
+/// is gone without a word must not use up the time of a submission.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// How long a start waits for a broker.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -132,7 +136,7 @@ impl Broker {
                 .subscription_capacity(65_536)
                 .client_capacity(8_192)
                 .ping_interval(PING_EVERY)
-                .connection_timeout(Duration::from_secs(5))
+                .connection_timeout(CONNECT_TIMEOUT)
                 .request_timeout(Some(Duration::from_secs(2)))
                 .reconnect_delay_callback(reconnect_delay)
                 .event_callback(move |event| {
