@@ -147,7 +147,8 @@ async fn the_catalogue_is_complete_and_stable() {
             "nap-write",
             "panicker",
             "spender",
-            "spinner"
+            "spinner",
+            "ticker"
         ]
     );
     let nap = &tools[3];

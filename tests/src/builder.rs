@@ -1,10 +1,11 @@
 //! How a fleet is made.
 
 use crate::binaries::{TOOLFLEET, WORKER, binary};
-use crate::fleet::{Fleet, Parts};
+use crate::fleet::{Fleet, Links, Parts};
 use crate::http::Http;
+use crate::link::Link;
 use crate::member::{Member, Recipe};
-use crate::servers::{broker_at, servers};
+use crate::servers::{broker_at, clustered, replicate, servers};
 use crate::wait::until;
 use anyhow::Context as _;
 use std::fs;
@@ -12,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use toolfleet_io::child::NatsServer;
 use toolfleet_io::fail_point;
 
 /// The folder of a fleet's fail points, in its own.
@@ -55,6 +57,9 @@ pub struct Builder {
     tools: Vec<ExecTool>,
     tool_folders: Vec<PathBuf>,
     env: Vec<(String, String)>,
+    env_of: Vec<(String, String, String)>,
+    is_linked: bool,
+    is_clustered: bool,
 }
 
 impl Default for Builder {
@@ -67,6 +72,9 @@ impl Default for Builder {
             tools: Vec::new(),
             tool_folders: Vec::new(),
             env: Vec::new(),
+            env_of: Vec::new(),
+            is_linked: false,
+            is_clustered: false,
         }
     }
 }
@@ -139,26 +147,77 @@ impl Builder {
         self
     }
 
+    /// Sets a variable of one process, named `worker-0`, `coordinator-1` and the like.
+    #[must_use]
+    pub fn env_of(mut self, member: &str, key: &str, value: impl Into<String>) -> Builder {
+        self.env_of.push((member.to_owned(), key.to_owned(), value.into()));
+        self
+    }
+
+    /// Each process reaches the broker and the lease store over links of its own, which can be broken.
+    #[must_use]
+    pub fn linked(mut self) -> Builder {
+        self.is_linked = true;
+        self
+    }
+
+    /// The broker is a cluster of three servers, with three replicas of everything. Not with links.
+    #[must_use]
+    pub fn clustered(mut self) -> Builder {
+        self.is_clustered = true;
+        self
+    }
+
     /// Starts everything and waits until each coordinator offers each tool of each worker.
     pub async fn start(self) -> anyhow::Result<Fleet> {
         let turn = fleet_turn().await?;
         let folder = tempfile::Builder::new().prefix("toolfleet-test-").tempdir()?;
         let dir = folder.path();
         self.write_tools(&dir.join("tools"))?;
-        let (nats, redis) = servers(dir).await?;
+        let (mut nodes, redis) = if self.is_clustered {
+            clustered(dir).await?
+        } else {
+            let (nats, redis) = servers(dir).await?;
+            (vec![nats], redis)
+        };
+        let urls = nodes.iter().map(NatsServer::url).collect::<Vec<_>>().join(",");
         let fail_points = dir.join(FAIL_POINTS);
         fs::create_dir(&fail_points)?;
-        let mut env = self.environment(&nats.url(), &redis.url());
+        let mut env = self.environment(&urls, &redis.url());
         env.push((fail_point::FOLDER.to_owned(), fail_points.to_string_lossy().into_owned()));
-        let broker = broker_at(&nats.url()).await?;
-        let recipes = self.coordinator_recipes(dir, &env)?;
-        let parts = Parts { folder, nats, redis, broker, turn };
+        let broker = broker_at(&urls).await?;
+        if self.is_clustered {
+            replicate(&broker).await?;
+        }
+        let nats = nodes.remove(0);
+        let parts = Parts { folder, nats, nodes, redis, broker, turn };
         let mut fleet = Fleet::of(parts);
+        let mut recipes = self.coordinator_recipes(fleet.dir(), &env)?;
+        fleet.coordinator_links = self.link(&fleet, &mut recipes).await?;
         fleet.start(recipes, Fleet::add_coordinator).await?;
-        let recipes = self.worker_recipes(fleet.dir(), &env)?;
+        let mut recipes = self.worker_recipes(fleet.dir(), &env)?;
+        fleet.worker_links = self.link(&fleet, &mut recipes).await?;
         fleet.start(recipes, Fleet::add_worker).await?;
         offered(&fleet).await?;
         Ok(fleet)
+    }
+
+    /// Gives each process its own variables, and its links where it is to have some.
+    async fn link(&self, fleet: &Fleet, recipes: &mut [Recipe]) -> anyhow::Result<Vec<Links>> {
+        let mut links = Vec::new();
+        for recipe in recipes {
+            let own = self.env_of.iter().filter(|(member, _, _)| *member == recipe.name);
+            let own = own.map(|(_, key, value)| (key.clone(), value.clone()));
+            recipe.env.extend(own.collect::<Vec<_>>());
+            if self.is_linked {
+                let nats = Link::to(fleet.nats.port()).await?;
+                let redis = Link::to(fleet.redis.port()).await?;
+                recipe.env.push(("TOOLFLEET_NATS__URL".into(), nats.url("nats")));
+                recipe.env.push(("TOOLFLEET_REDIS__URL".into(), redis.url("redis")));
+                links.push(Links { nats, redis });
+            }
+        }
+        Ok(links)
     }
 
     fn write_tools(&self, dir: &Path) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ use crate::builder::{Builder, FAIL_POINTS, coordinator_http};
 use crate::fail_points::FailPoints;
 use crate::http::Http;
 use crate::ledger::Ledger;
+use crate::link::Link;
 use crate::member::{Member, Recipe};
 use crate::streams::subjects;
 use anyhow::Context as _;
@@ -25,18 +26,33 @@ pub struct Fleet {
     pub workers: Vec<Member>,
     /// The broker.
     pub nats: NatsServer,
+    /// The other servers of its cluster, where it is one.
+    pub nodes: Vec<NatsServer>,
     /// The lease store.
     pub redis: RedisServer,
+    /// The coordinators' links, where the fleet has some.
+    pub coordinator_links: Vec<Links>,
+    /// The workers' links, where the fleet has some.
+    pub worker_links: Vec<Links>,
     broker: Broker,
     logs: Vec<(String, PathBuf)>,
     folder: TempDir,
     _turn: SemaphorePermit<'static>,
 }
 
+/// The links of one process.
+pub struct Links {
+    /// To the broker.
+    pub nats: Link,
+    /// To the lease store.
+    pub redis: Link,
+}
+
 /// What a fleet has before its own processes run.
 pub(crate) struct Parts {
     pub(crate) folder: TempDir,
     pub(crate) nats: NatsServer,
+    pub(crate) nodes: Vec<NatsServer>,
     pub(crate) redis: RedisServer,
     pub(crate) broker: Broker,
     pub(crate) turn: SemaphorePermit<'static>,
@@ -49,14 +65,20 @@ impl Fleet {
     }
 
     pub(crate) fn of(parts: Parts) -> Fleet {
-        let logs = vec![
+        let mut logs = vec![
             ("nats-server".to_owned(), parts.nats.log().to_path_buf()),
             ("redis-server".to_owned(), parts.redis.log().to_path_buf()),
         ];
+        logs.extend(parts.nodes.iter().enumerate().map(|(number, node)| {
+            (format!("nats-server {}", number + 1), node.log().to_path_buf())
+        }));
         Fleet {
             coordinators: Vec::new(),
             workers: Vec::new(),
             nats: parts.nats,
+            nodes: parts.nodes,
+            coordinator_links: Vec::new(),
+            worker_links: Vec::new(),
             redis: parts.redis,
             broker: parts.broker,
             logs,
@@ -113,6 +135,12 @@ impl Fleet {
     /// A client of the probes and metrics of a coordinator.
     pub fn admin(&self, coordinator: usize) -> anyhow::Result<Http> {
         let ready = self.coordinators[coordinator].ready();
+        Http::new(ready["admin"].as_str().context("the ready file has no admin")?)
+    }
+
+    /// A client of the probes and metrics of a worker that has an admin address.
+    pub fn worker_admin(&self, worker: usize) -> anyhow::Result<Http> {
+        let ready = self.workers[worker].ready();
         Http::new(ready["admin"].as_str().context("the ready file has no admin")?)
     }
 

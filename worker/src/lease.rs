@@ -96,6 +96,9 @@ impl Keeper {
     }
 
     /// Renews for ever. Never returns; drop it to stop.
+    ///
+    /// The clocks are looked at beside the renewals, not between them: one that waits for an answer, or
+    /// for a connection, must not hold up the stop of what can no longer be proved.
     pub async fn keep(
         self,
         store: LeaseStore,
@@ -103,14 +106,36 @@ impl Keeper {
         notes: mpsc::Sender<Note>,
         measures: Measures,
     ) {
-        let mut next_ms = boot_ms() + limits.lease_renew_ms;
+        tokio::join!(self.watch_clocks(&notes), self.renew(&store, &limits, &notes, &measures));
+    }
+
+    async fn watch_clocks(&self, notes: &mpsc::Sender<Note>) {
         loop {
             tokio::time::sleep(TICK).await;
             let changes = self.state().heartbeat.overdue(boot_ms());
-            self.take_in(changes, &notes);
+            self.take_in(changes, notes);
+        }
+    }
+
+    async fn renew(
+        &self,
+        store: &LeaseStore,
+        limits: &Limits,
+        notes: &mpsc::Sender<Note>,
+        measures: &Measures,
+    ) {
+        let mut next_ms = boot_ms() + limits.lease_renew_ms;
+        loop {
+            tokio::time::sleep(TICK).await;
             if boot_ms() >= next_ms {
-                let is_answered = self.renew_all(&store, &notes, &measures).await;
-                next_ms = boot_ms() + if is_answered { limits.lease_renew_ms } else { AGAIN_MS };
+                // From the moment of asking: a slow answer must not make the next one late as well.
+                let asked_at_ms = boot_ms();
+                let is_answered = self.renew_all(store, notes, measures).await;
+                next_ms = if is_answered {
+                    asked_at_ms + limits.lease_renew_ms
+                } else {
+                    boot_ms() + AGAIN_MS
+                };
             }
         }
     }

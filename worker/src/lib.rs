@@ -53,6 +53,7 @@ mod service;
 mod slot;
 pub mod spend;
 mod stop;
+mod supply;
 mod tool;
 mod watch;
 

@@ -13,6 +13,9 @@ use toolfleet_proto::money::NANO_PER_UNIT;
 /// The currency of amounts whose own is not three capital letters.
 const CURRENCY_OTHER: &str = "other";
 
+/// What a worker makes anew where no jobs come.
+const SUPPLY_KINDS: [&str; 3] = ["consumer", "pulls", "connection"];
+
 /// Instruments of a worker of one pool. Clones share them.
 #[derive(Clone)]
 pub struct Measures {
@@ -25,6 +28,7 @@ pub struct Measures {
     leases_contended: Counter<u64>,
     leases_lost: Counter<u64>,
     lease_renew: Histogram<f64>,
+    supply_mended: Counter<u64>,
     drain: Histogram<f64>,
     drain_forced: Counter<u64>,
     queue_wait: Histogram<f64>,
@@ -69,6 +73,14 @@ impl Measures {
                 "leases that could not be proved any more",
             ),
             lease_renew: seconds("toolfleet_lease_renew", "one round trip that renews leases"),
+            supply_mended: {
+                let counter =
+                    counter("toolfleet_supply_mended", "what was made anew because no jobs came");
+                for kind in SUPPLY_KINDS {
+                    counter.add(0, &[pool[0].clone(), KeyValue::new("kind", kind)]);
+                }
+                counter
+            },
             drain: seconds("toolfleet_drain", "from the start of a drain to its end"),
             drain_forced: from_zero("toolfleet_drain_forced", "calls cut by the end of a drain"),
             queue_wait: seconds(
@@ -174,6 +186,12 @@ impl Measures {
         self.redelivered.add(1, &self.pool);
     }
 
+    /// No jobs came, and this was made anew: `consumer`, `pulls` or `connection`.
+    pub fn supply_mended(&self, kind: &'static str) {
+        let [pool] = self.pool.clone();
+        self.supply_mended.add(1, &[pool, KeyValue::new("kind", kind)]);
+    }
+
     /// The drain cut so many calls.
     pub fn drain_forced(&self, calls: usize) {
         self.drain_forced.add(calls as u64, &self.pool);
@@ -240,6 +258,7 @@ mod tests {
         measures.lease_acquired();
         measures.lease_contended();
         measures.renewed(Duration::from_millis(15));
+        measures.supply_mended("pulls");
         measures.drain_forced(2);
         measures.drained(Duration::from_secs(4));
         measures.started(Duration::from_millis(300));
@@ -265,6 +284,8 @@ mod tests {
             "toolfleet_leases_contended_total{pool=\"gpu\"} 1",
             "toolfleet_leases_lost_total{pool=\"gpu\"} 0",
             "toolfleet_lease_renew_seconds_bucket{pool=\"gpu\",le=\"0.02\"} 1",
+            "toolfleet_supply_mended_total{kind=\"pulls\",pool=\"gpu\"} 1",
+            "toolfleet_supply_mended_total{kind=\"consumer\",pool=\"gpu\"} 0",
             "toolfleet_drain_seconds_count{pool=\"gpu\"} 1",
             "toolfleet_drain_forced_total{pool=\"gpu\"} 2",
             "toolfleet_job_queue_wait_seconds_count{pool=\"gpu\"} 1",

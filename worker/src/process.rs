@@ -180,6 +180,7 @@ fn run(
         .build()?;
     let edge = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let health = Health::new();
+    let mut admin = None;
     if !checked.config.worker.admin_listen.is_empty() {
         let address = checked
             .config
@@ -189,9 +190,11 @@ fn run(
             .map_err(|error| std::io::Error::other(format!("worker.admin_listen: {error}")))?;
         let address = health::serve_on_own_thread(address, health.clone())?;
         tracing::info!(%address, "probes and metrics");
+        admin = Some(address);
     }
+    let tools_handle = tools.handle().clone();
     let service =
-        Service { checked, registry, tools: tools.handle().clone(), health, ready_file, watched };
+        Service { checked, registry, tools: tools_handle, health, admin, ready_file, watched };
     let ended = edge.block_on(async move {
         let stop = signal::on_first_signal()?;
         Box::pin(service.run(worker, stop)).await

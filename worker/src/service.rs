@@ -12,7 +12,9 @@ use crate::runner::threads::Threads;
 use crate::running::Running;
 use crate::slot::{Puller, Slots};
 use crate::stop::StopReason;
+use crate::supply::{self, Supply};
 use crate::watch::Watched;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,6 +66,8 @@ pub struct Service {
     pub tools: tokio::runtime::Handle,
     /// Probes.
     pub health: Health,
+    /// Where the probes answer.
+    pub admin: Option<SocketAddr>,
     /// Written by rename once this worker's tools can be called.
     pub ready_file: Option<PathBuf>,
     /// A folder that is followed while the worker runs.
@@ -87,7 +91,7 @@ impl Service {
     pub async fn run(self, worker: String, stop: CancellationToken) -> Result<(), Error> {
         let prefix = Prefix::parse(&self.checked.config.fleet.prefix).map_err(Error::Prefix)?;
         let (limits, config) = (self.checked.limits, &self.checked.config);
-        let pool = config.worker.pool.clone();
+        let (pool, mode) = (config.worker.pool.clone(), config.fleet.topology);
         let clock = FleetClock::new();
         let broker =
             Broker::connect(&config.nats, prefix.clone(), &format!("toolfleet-worker {worker}"))
@@ -132,7 +136,10 @@ impl Service {
         let announcer =
             Announcer::open(&broker, &pool, &worker, registry.clone(), slots.clone(), clock)
                 .await?;
-        let puller = Puller::new(broker, &pool, slots.clone(), store_watch);
+        let supply = Supply::default();
+        let look = supply::look_after(Arc::clone(&edge), supply.clone(), mode, self.health.clone());
+        tokio::spawn(look);
+        let puller = Puller::new(broker, &pool, slots.clone(), store_watch, supply);
         let deliveries = TaskTracker::new();
         let pulling =
             tokio::spawn(pull(Arc::clone(&edge), puller, deliveries.clone(), self.health.clone()));
@@ -156,8 +163,10 @@ impl Service {
             self.registry.tools().map(|tool| tool.descriptor.name.as_str()).collect();
         tracing::info!(worker, tools = tools.len(), "worker is ready");
         if let Some(path) = &self.ready_file {
-            let text =
-                serde_json::json!({"pid": std::process::id(), "worker": worker, "tools": tools});
+            let text = serde_json::json!({
+                "pid": std::process::id(), "worker": worker, "tools": tools,
+                "admin": self.admin.map(|address| format!("http://{address}")),
+            });
             if let Err(error) = write_by_rename(path, &text.to_string()) {
                 tracing::error!(path = %path.display(), %error, "the ready file was not written");
             }
@@ -267,9 +276,8 @@ async fn look_after(edge: Arc<Edge>, health: Health) {
 }
 
 async fn pull(edge: Arc<Edge>, first: Puller, deliveries: TaskTracker, health: Health) {
+    let (slots, supply) = (first.slots(), first.supply());
     let mut puller = Some(first);
-    let slots = puller.as_ref().map(Puller::slots);
-    let Some(slots) = slots else { return };
     loop {
         let next = puller.take().unwrap_or_else(|| {
             Puller::new(
@@ -277,6 +285,7 @@ async fn pull(edge: Arc<Edge>, first: Puller, deliveries: TaskTracker, health: H
                 &edge.pool,
                 slots.clone(),
                 edge.is_store_silent.subscribe(),
+                supply.clone(),
             )
         });
         let deliver = |message, slot| {

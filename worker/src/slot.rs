@@ -1,7 +1,8 @@
 //! Slots before pulls: this worker asks the broker for exactly as many jobs as it has free slots
 //! (DESIGN 4.2 step 1, CONTRACT 5.12). Never a prefetch.
 
-use crate::core::pulls::Pulls;
+use crate::core::pulls::{PULL_MS, Pulls, SIGN_MS};
+use crate::supply::Supply;
 use async_nats::StatusCode;
 use async_nats::jetstream::{self, Message};
 use futures::StreamExt as _;
@@ -15,10 +16,6 @@ use toolfleet_io::broker::{Broker, Error};
 use toolfleet_io::clock::boot_ms;
 use toolfleet_proto::topology::Prefix;
 
-/// How long a pull stays open at the broker.
-const PULL_MS: u64 = 10_000;
-/// How much longer before a pull of which nothing is heard counts as gone.
-const PULL_GRACE_MS: u64 = 2_000;
 /// Pause after an answer such as "no such consumer", so that it does not become a loop.
 const REFUSED_PAUSE: Duration = Duration::from_millis(250);
 
@@ -72,15 +69,18 @@ pub struct Puller {
     slots: Slots,
     pulls: Pulls,
     is_store_silent: watch::Receiver<bool>,
+    supply: Supply,
 }
 
 impl Puller {
-    /// A loop for the pool's consumer. While `is_store_silent` holds `true`, nothing is pulled.
+    /// A loop for the pool's consumer. While `is_store_silent` holds `true`, nothing is pulled. What
+    /// comes and what does not is told to `supply`.
     pub fn new(
         broker: Broker,
         pool: &str,
         slots: Slots,
         is_store_silent: watch::Receiver<bool>,
+        supply: Supply,
     ) -> Puller {
         let next_subject = format!(
             "$JS.API.CONSUMER.MSG.NEXT.{}.{}",
@@ -88,12 +88,25 @@ impl Puller {
             Prefix::consumer(pool)
         );
         let inbox = broker.client().new_inbox();
-        Puller { broker, next_subject, inbox, slots, pulls: Pulls::default(), is_store_silent }
+        Puller {
+            broker,
+            next_subject,
+            inbox,
+            slots,
+            pulls: Pulls::default(),
+            is_store_silent,
+            supply,
+        }
     }
 
     /// The slots that it fills.
     pub fn slots(&self) -> Slots {
         self.slots.clone()
+    }
+
+    /// What it tells of its deliveries.
+    pub fn supply(&self) -> Supply {
+        self.supply.clone()
     }
 
     /// Pulls until `draining` fires, handing each job with its slot to `deliver`. `beat` is called
@@ -118,9 +131,11 @@ impl Puller {
         reconnects.mark_unchanged();
         let mut tick = tokio::time::interval(Duration::from_millis(500));
         let freed = Arc::clone(&self.slots.freed);
+        let anew = self.supply.anew();
         loop {
             beat();
             self.ask().await;
+            self.supply.is_hungry(self.pulls.outstanding() > 0);
             let freed = freed.notified();
             tokio::select! {
                 biased;
@@ -135,6 +150,7 @@ impl Puller {
                     }
                     self.pulls.forget_all();
                 }
+                () = anew.notified() => self.pulls.forget_all(),
                 () = freed => {}
                 _ = self.is_store_silent.changed() => {}
                 _ = tick.tick() => {
@@ -155,12 +171,15 @@ impl Puller {
         if batch == 0 {
             return;
         }
-        let number = self.pulls.opened(batch, boot_ms() + PULL_MS + PULL_GRACE_MS);
-        let request = json!({"batch": batch, "expires": PULL_MS * 1_000_000}).to_string();
+        let number = self.pulls.opened(batch, boot_ms());
+        let request = json!({
+            "batch": batch, "expires": PULL_MS * 1_000_000, "idle_heartbeat": SIGN_MS * 1_000_000,
+        });
         let reply = format!("{}.{number}", self.inbox);
         let client = self.broker.client();
-        if let Err(error) =
-            client.publish_with_reply(self.next_subject.clone(), reply, request.into()).await
+        if let Err(error) = client
+            .publish_with_reply(self.next_subject.clone(), reply, request.to_string().into())
+            .await
         {
             tracing::warn!(%error, "a pull did not go out");
             self.pulls.ended(number);
@@ -182,16 +201,18 @@ impl Puller {
             // A pull that was given up may still be answered: the job gets a slot all the same,
             // and fewer are asked for until it is over.
             None => {
-                self.pulls.delivered();
+                self.pulls.delivered(boot_ms());
+                self.supply.delivered();
                 let message = Message { message: answer, context: self.context() };
                 deliver(message, self.slots.take());
             }
-            Some(StatusCode::IDLE_HEARTBEAT) => {}
+            Some(StatusCode::IDLE_HEARTBEAT) => self.pulls.heard(number, boot_ms()),
             Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => self.pulls.ended(number),
             Some(status) => {
                 let reason = answer.description.as_deref().unwrap_or_default();
                 tracing::warn!(%status, reason, "the broker ended a pull");
                 self.pulls.ended(number);
+                self.supply.refused();
                 tokio::time::sleep(REFUSED_PAUSE).await;
             }
         }

@@ -3,7 +3,9 @@
 
 mod connect;
 
-use connect::{authenticate, check_version, connect_patiently, note, reconnect_delay};
+use connect::{
+    Notes, authenticate, check_version, connect_patiently, leave_lame_ducks, reconnect_delay,
+};
 pub use connect::{is_supported, without_password};
 
 use crate::config::Nats;
@@ -13,8 +15,9 @@ use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::{self, stream};
 use bytes::Bytes;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use toolfleet_proto::topology::Prefix;
 
 /// Oldest nats-server that knows everything the topology asks for.
@@ -22,6 +25,16 @@ pub const SERVER_MIN: (u64, u64) = (2, 12);
 
 /// How long a publish waits for its ack before it is sent again.
 pub const ACK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often a silent connection is asked for a sign of life. The client gives up a connection whose
+/// third ping goes unanswered, so a broker that is gone without a word is noticed within three of
+/// these: 6 s. With the renewal after it that is well within an ack wait (20 s), so that the jobs in
+/// hand are not delivered a second time; and a submission, which has 10 s, outlives it.
+const PING_EVERY: Duration = Duration::from_secs(2);
+
+/// How long a connect to one server may take. Of a cluster the next server is tried then: one host that
+/// is gone without a word must not use up the time of a submission.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long a start waits for a broker.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
@@ -105,30 +118,35 @@ impl Broker {
     pub async fn connect(config: &Nats, prefix: Prefix, name: &str) -> Result<Broker, Error> {
         let (reconnected, reconnects) = watch::channel(0_u64);
         let (disturbed, disturbances) = watch::channel(0_u64);
+        let leaving = Arc::new(Notify::new());
         let counted = meter("nats")
             .u64_counter("toolfleet_nats_reconnects")
             .with_description("connects after the first")
             .build();
         counted.add(0, &[]);
         let options = || -> Result<async_nats::ConnectOptions, Error> {
-            let (reconnected, disturbed) = (reconnected.clone(), disturbed.clone());
-            let counted = counted.clone();
+            let notes = Notes {
+                reconnected: reconnected.clone(),
+                disturbed: disturbed.clone(),
+                leaving: Arc::clone(&leaving),
+                counted: counted.clone(),
+            };
             Ok(authenticate(async_nats::ConnectOptions::new(), config)?
                 .name(name)
                 .subscription_capacity(65_536)
                 .client_capacity(8_192)
-                .ping_interval(Duration::from_secs(5))
-                .connection_timeout(Duration::from_secs(5))
+                .ping_interval(PING_EVERY)
+                .connection_timeout(CONNECT_TIMEOUT)
                 .request_timeout(Some(Duration::from_secs(2)))
                 .reconnect_delay_callback(reconnect_delay)
                 .event_callback(move |event| {
-                    let (reconnected, disturbed) = (reconnected.clone(), disturbed.clone());
-                    let counted = counted.clone();
-                    async move { note(&event, &reconnected, &disturbed, &counted) }
+                    let notes = notes.clone();
+                    async move { notes.take(&event) }
                 }))
         };
         let client = connect_patiently(config, options).await?;
         check_version(&without_password(&config.url), &client.server_info().version)?;
+        tokio::spawn(leave_lame_ducks(client.clone(), Arc::clone(&leaving)));
         let jetstream = ContextBuilder::new()
             .timeout(Duration::from_secs(5))
             .ack_timeout(ACK_TIMEOUT)
@@ -156,6 +174,13 @@ impl Broker {
     /// Whether the connection stands.
     pub fn is_connected(&self) -> bool {
         self.client.connection_state() == async_nats::connection::State::Connected
+    }
+
+    /// Gives the connection up and makes a new one, where a silence shows that it serves no more.
+    pub async fn reconnect(&self) {
+        if let Err(error) = self.client.force_reconnect().await {
+            tracing::warn!(%error, "the connection cannot be made anew");
+        }
     }
 
     /// Grows with every connect after the first: open pulls are gone, announcements were missed.

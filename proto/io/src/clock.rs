@@ -22,27 +22,43 @@ pub fn boot_ms() -> u64 {
 }
 
 /// The fleet's clock. Clones share the measured offset.
-#[derive(Clone, Debug, Default)]
+///
+/// It counts by this host's boot clock: a step of the host's time of day changes nothing. Were it
+/// counted by that, a step would end calls early or late until the next measurement.
+#[derive(Clone, Debug)]
 pub struct FleetClock {
+    /// From the boot clock to the server's.
     offset_ms: Arc<AtomicI64>,
+}
+
+impl Default for FleetClock {
+    fn default() -> Self {
+        FleetClock::new()
+    }
+}
+
+/// The boot clock as a signed number.
+fn signed_boot_ms() -> i64 {
+    i64::try_from(boot_ms()).unwrap_or(i64::MAX)
 }
 
 impl FleetClock {
     /// A clock that trusts this host until the first measurement.
     pub fn new() -> FleetClock {
-        FleetClock::default()
+        FleetClock { offset_ms: Arc::new(AtomicI64::new(host_ms() - signed_boot_ms())) }
     }
 
     /// Now, milliseconds since the Unix epoch on the Redis server's clock.
     pub fn now_ms(&self) -> i64 {
-        host_ms() + self.offset_ms.load(Ordering::Relaxed)
+        signed_boot_ms() + self.offset_ms.load(Ordering::Relaxed)
     }
 
-    /// Takes a measurement: the server said `server_ms` between `asked_ms` and `answered_ms` of this
-    /// host.
-    pub fn measured(&self, server_ms: i64, asked_ms: i64, answered_ms: i64) {
-        let middle = asked_ms + (answered_ms - asked_ms) / 2;
-        self.offset_ms.store(server_ms - middle, Ordering::Relaxed);
+    /// Takes a measurement: the server said `server_ms` between `asked_ms` and `answered_ms` of the
+    /// boot clock.
+    pub fn measured(&self, server_ms: i64, asked_ms: u64, answered_ms: u64) {
+        let middle_ms = asked_ms + answered_ms.saturating_sub(asked_ms) / 2;
+        let middle_ms = i64::try_from(middle_ms).unwrap_or(i64::MAX);
+        self.offset_ms.store(server_ms - middle_ms, Ordering::Relaxed);
     }
 }
 
@@ -53,8 +69,18 @@ mod tests {
     #[test]
     fn a_host_that_is_ten_minutes_off_still_tells_the_fleets_time() {
         let clock = FleetClock::new();
-        clock.measured(host_ms() + 600_000, host_ms() - 10, host_ms() + 10);
+        assert!((clock.now_ms() - host_ms()).abs() < 1_000, "not measured yet, it trusts the host");
+        clock.measured(host_ms() + 600_000, boot_ms() - 10, boot_ms() + 10);
         assert!((clock.now_ms() - host_ms() - 600_000).abs() < 1_000);
+    }
+
+    #[test]
+    fn a_slow_answer_is_taken_to_be_of_the_middle() {
+        let clock = FleetClock::new();
+        clock.measured(1_000, 5_000, 5_400);
+        clock.clone().measured(1_000, 5_000, 5_400);
+        let boot = signed_boot_ms();
+        assert!((clock.now_ms() - (boot - 4_200)).abs() < 1_000);
     }
 
     #[test]

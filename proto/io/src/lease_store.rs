@@ -2,16 +2,18 @@
 
 mod answer;
 mod fitness;
+mod line;
 
 use crate::broker::without_password;
-use crate::clock::{FleetClock, host_ms};
+use crate::clock::{FleetClock, boot_ms, host_ms};
 use crate::config;
 use crate::metrics::meter;
 use answer::read_claim;
 use fitness::check_info;
+use line::Line;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::aio::ConnectionManagerConfig;
 use redis::io::tcp::TcpSettings;
 use redis::{ErrorKind, IntoConnectionInfo as _, RedisError, Script, ServerErrorKind, Value};
 use std::collections::HashMap;
@@ -23,8 +25,12 @@ use toolfleet_proto::name::CallName;
 use toolfleet_proto::topology::Prefix;
 use toolfleet_proto::wire::AttemptRecord;
 
-/// An answer later than this counts as silence.
-pub const RESPONSE_TIMEOUT: Duration = Duration::from_millis(250);
+/// An answer later than this counts as silence: half the time between two renewals, so that one that
+/// goes unanswered leaves time for others before the lease is over; at most a second, which a store on
+/// another continent keeps to.
+pub fn response_timeout(limits: &Limits) -> Duration {
+    Duration::from_millis((limits.lease_renew_ms / 2).clamp(250, 1_000))
+}
 
 /// How long a start waits for a store.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
@@ -111,7 +117,7 @@ pub enum StopKind {
 /// A connection to the lease store. Clones share the connection.
 #[derive(Clone)]
 pub struct LeaseStore {
-    connection: ConnectionManager,
+    line: Arc<Line>,
     scripts: Arc<Scripts>,
     prefix: Prefix,
     lease_ttl_ms: u64,
@@ -140,12 +146,13 @@ impl LeaseStore {
             .set_number_of_retries(1)
             .set_min_delay(Duration::from_millis(20))
             .set_max_delay(Duration::from_millis(200))
-            .set_response_timeout(Some(RESPONSE_TIMEOUT))
-            .set_connection_timeout(Some(Duration::from_millis(500)));
+            .set_response_timeout(Some(response_timeout(limits)))
+            // A connect takes two round trips, and two more with TLS.
+            .set_connection_timeout(Some(response_timeout(limits) * 2));
         let until = tokio::time::Instant::now() + CONNECT_PATIENCE;
-        let connection = loop {
-            match ConnectionManager::new_with_config(client.clone(), manager.clone()).await {
-                Ok(connection) => break connection,
+        let line = loop {
+            match Line::open(client.clone(), manager.clone()).await {
+                Ok(line) => break Arc::new(line),
                 Err(error) if tokio::time::Instant::now() >= until => {
                     return Err(Error::Unreachable {
                         url: without_password(&config.url),
@@ -157,7 +164,7 @@ impl LeaseStore {
             tokio::time::sleep(Duration::from_millis(300)).await;
         };
         let store = LeaseStore {
-            connection,
+            line,
             scripts: Arc::new(Scripts {
                 claim: Script::new(include_str!("scripts/claim.lua")),
                 renew: Script::new(include_str!("scripts/renew.lua")),
@@ -170,8 +177,20 @@ impl LeaseStore {
             errors: error_counter(),
         };
         store.check_fitness(&config.url).await?;
+        store.load_scripts().await?;
         store.measure_clock().await?;
         Ok(store)
+    }
+
+    /// Loads the scripts: the first claim and the first renewal would take three round trips instead of
+    /// one, and from far away that is too long for a lease. A server that has forgotten them since is
+    /// given them again with the next call.
+    async fn load_scripts(&self) -> Result<(), Error> {
+        let mut load = redis::pipe();
+        for script in [&self.scripts.claim, &self.scripts.renew, &self.scripts.stop] {
+            load.load_script(script).ignore();
+        }
+        load.exec_async(&mut self.line.get()).await.map_err(|error| self.silent(&error))
     }
 
     /// The fleet's clock, as this connection measures it.
@@ -181,12 +200,11 @@ impl LeaseStore {
 
     /// Measures the server's clock against this host's.
     pub async fn measure_clock(&self) -> Result<(), Error> {
-        let asked = host_ms();
-        let (seconds, micros): (i64, i64) = redis::cmd("TIME")
-            .query_async(&mut self.connection.clone())
-            .await
-            .map_err(|error| self.silent(&error))?;
-        self.clock.measured(seconds * 1_000 + micros / 1_000, asked, host_ms());
+        let asked_ms = boot_ms();
+        let answer = redis::cmd("TIME").query_async(&mut self.line.get()).await;
+        self.line.heard(&answer);
+        let (seconds, micros): (i64, i64) = answer.map_err(|error| self.silent(&error))?;
+        self.clock.measured(seconds * 1_000 + micros / 1_000, asked_ms, boot_ms());
         Ok(())
     }
 
@@ -194,8 +212,7 @@ impl LeaseStore {
     pub async fn probe(&self, who: &str) -> Result<(), Error> {
         let key = format!("{}:ready:{who}", self.prefix.as_str());
         let stamp = host_ms().to_string();
-        let mut connection = self.connection.clone();
-        let back: String = redis::pipe()
+        let answer = redis::pipe()
             .cmd("SET")
             .arg(&key)
             .arg(&stamp)
@@ -204,10 +221,10 @@ impl LeaseStore {
             .ignore()
             .cmd("GET")
             .arg(&key)
-            .query_async::<(String,)>(&mut connection)
-            .await
-            .map_err(|error| self.silent(&error))?
-            .0;
+            .query_async::<(String,)>(&mut self.line.get())
+            .await;
+        self.line.heard(&answer);
+        let (back,) = answer.map_err(|error| self.silent(&error))?;
         if back == stamp {
             Ok(())
         } else {
@@ -244,7 +261,7 @@ impl LeaseStore {
             invocation.arg(what).arg(claim).arg(worker).arg(span);
         }
         let answers: Vec<Vec<Value>> = invocation
-            .invoke_async(&mut self.connection.clone())
+            .invoke_async(&mut self.line.get())
             .await
             .map_err(|error| self.silent(&error))?;
         answers.iter().map(|answer| read_claim(answer)).collect()
@@ -258,10 +275,9 @@ impl LeaseStore {
             invocation.key(self.prefix.lease_key(name)).key(self.prefix.mark_key(name));
             invocation.arg(holder.to_text());
         }
-        let answers: Vec<i64> = invocation
-            .invoke_async(&mut self.connection.clone())
-            .await
-            .map_err(|error| self.silent(&error))?;
+        let answers = invocation.invoke_async(&mut self.line.get()).await;
+        self.line.heard(&answers);
+        let answers: Vec<i64> = answers.map_err(|error| self.silent(&error))?;
         Ok(answers
             .into_iter()
             .map(|answer| Renewed { is_ours: answer & 1 == 1, is_marked: answer & 2 == 2 })
@@ -273,7 +289,7 @@ impl LeaseStore {
     pub async fn attempts(&self, name: &CallName) -> Result<Vec<AttemptRecord>, Error> {
         let fields: HashMap<String, String> = redis::cmd("HGETALL")
             .arg(self.prefix.claims_key(name))
-            .query_async(&mut self.connection.clone())
+            .query_async(&mut self.line.get())
             .await
             .map_err(|error| self.silent(&error))?;
         Ok(lease::attempts(&fields))
@@ -283,7 +299,7 @@ impl LeaseStore {
     pub async fn holder(&self, name: &CallName) -> Result<Option<Holder>, Error> {
         let text: Option<String> = redis::cmd("GET")
             .arg(self.prefix.lease_key(name))
-            .query_async(&mut self.connection.clone())
+            .query_async(&mut self.line.get())
             .await
             .map_err(|error| self.silent(&error))?;
         Ok(text.as_deref().and_then(Holder::read))
@@ -294,7 +310,7 @@ impl LeaseStore {
         let text: Option<String> = redis::cmd("HGET")
             .arg(self.prefix.claims_key(name))
             .arg("c")
-            .query_async(&mut self.connection.clone())
+            .query_async(&mut self.line.get())
             .await
             .map_err(|error| self.silent(&error))?;
         Ok(text.and_then(|text| text.parse().ok()))
@@ -304,7 +320,7 @@ impl LeaseStore {
     pub async fn read_mark(&self, name: &CallName) -> Result<Option<Mark>, Error> {
         let text: Option<String> = redis::cmd("GET")
             .arg(self.prefix.mark_key(name))
-            .query_async(&mut self.connection.clone())
+            .query_async(&mut self.line.get())
             .await
             .map_err(|error| self.silent(&error))?;
         Ok(text.as_deref().map(Mark::read))
@@ -331,7 +347,7 @@ impl LeaseStore {
             .arg(what)
             .arg(mark.to_text())
             .arg(self.retention_ms)
-            .invoke_async(&mut self.connection.clone())
+            .invoke_async(&mut self.line.get())
             .await
             .map_err(|error| self.silent(&error))?;
         Ok(Stopped {
@@ -349,14 +365,13 @@ impl LeaseStore {
     }
 
     async fn check_fitness(&self, url: &str) -> Result<(), Error> {
-        let info: String = redis::cmd("INFO")
-            .arg("everything")
-            .query_async(&mut self.connection.clone())
-            .await
-            .map_err(|error| Error::Unreachable {
-                url: without_password(url),
-                reason: error.to_string(),
-            })?;
+        let info: String =
+            redis::cmd("INFO").arg("everything").query_async(&mut self.line.get()).await.map_err(
+                |error| Error::Unreachable {
+                    url: without_password(url),
+                    reason: error.to_string(),
+                },
+            )?;
         let unfit = |reason: String| Error::Unfit { url: without_password(url), reason };
         check_info(&info).map_err(unfit)
     }

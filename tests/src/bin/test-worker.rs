@@ -4,14 +4,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use toolfleet_worker::spend::Amount;
 use toolfleet_worker::{Context, Tool, ToolError, ToolSpec, process};
 
 fn main() -> ExitCode {
-    let tools =
-        process::Tools::new().with(Nap).with(NapWrite).with(Spender).with(Panicker).with(Big);
-    let tools = tools.with(Blocker).with(Spinner).with(NapIdempotent);
+    let tools = process::Tools::new().with(Nap).with(NapIdempotent).with(NapWrite).with(Ticker);
+    let tools = tools.with(Spender).with(Panicker).with(Big).with(Blocker).with(Spinner);
     process::main(tools)
 }
 
@@ -21,6 +20,8 @@ struct Nap;
 struct NapIdempotent;
 /// The same as a write.
 struct NapWrite;
+/// Notes every few milliseconds that it still runs.
+struct Ticker;
 /// Spends, then sleeps.
 struct Spender;
 /// Blocks its thread.
@@ -103,6 +104,28 @@ impl Tool for NapWrite {
 
     async fn call(&self, input: NapInput, context: Context) -> Result<u32, ToolError> {
         input.nap(&context).await
+    }
+}
+
+impl Tool for Ticker {
+    type Input = NapInput;
+    type Output = u32;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::read("ticker", "Notes every 20 ms that it runs, with the time")
+    }
+
+    async fn call(&self, input: NapInput, context: Context) -> Result<u32, ToolError> {
+        let (attempt, until) =
+            (context.call().attempt, Instant::now() + Duration::from_millis(input.ms));
+        input.note("start", &context)?;
+        while Instant::now() < until {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            input.note(&format!("tick {}", now.as_millis()), &context)?;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        input.note("end", &context)?;
+        Ok(attempt)
     }
 }
 

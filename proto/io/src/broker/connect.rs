@@ -4,8 +4,12 @@ use super::{CONNECT_PATIENCE, Error, SERVER_MIN};
 use crate::config::Nats;
 use async_nats::{Event, ServerAddr};
 use opentelemetry::metrics::Counter;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+
+/// A server that shuts down is left within this time.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 pub(super) fn authenticate(
     options: async_nats::ConnectOptions,
@@ -71,35 +75,73 @@ pub(super) async fn connect_patiently(
     }
 }
 
-/// Full jitter below a ceiling that doubles from 50 ms to 4 s: a fleet does not come back as one.
+/// Waits before a connect: full jitter, so that a fleet does not come back as one.
 pub(super) fn reconnect_delay(attempts: usize) -> Duration {
-    let ceiling_ms = (50_u64 << attempts.min(7)).min(4_000);
-    let draw = uuid::Uuid::new_v4().as_u128() % u128::from(ceiling_ms);
-    Duration::from_millis(u64::try_from(draw).unwrap_or(ceiling_ms))
+    full_jitter(reconnect_ceiling(attempts), uuid::Uuid::new_v4().as_u64_pair().1)
 }
 
-pub(super) fn note(
-    event: &Event,
-    reconnected: &watch::Sender<u64>,
-    disturbed: &watch::Sender<u64>,
-    counted: &Counter<u64>,
-) {
-    match event {
-        Event::Connected => {
-            tracing::info!("nats is connected");
-            // The first connect is an event too.
-            if *reconnected.borrow() > 0 {
-                counted.add(1, &[]);
+/// The longest wait before a connect: doubles from 100 ms at the first try to 4 s.
+fn reconnect_ceiling(attempts: usize) -> Duration {
+    Duration::from_millis((50_u64 << attempts.min(7)).min(4_000))
+}
+
+/// Somewhere from nothing to just below the ceiling, by a number drawn from all of `u64`.
+fn full_jitter(ceiling: Duration, draw: u64) -> Duration {
+    let ceiling_us = u64::try_from(ceiling.as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(draw % ceiling_us.max(1))
+}
+
+/// What is noted of a connection's events.
+#[derive(Clone)]
+pub(super) struct Notes {
+    pub(super) reconnected: watch::Sender<u64>,
+    pub(super) disturbed: watch::Sender<u64>,
+    /// The server is leaving: it has said that it shuts down.
+    pub(super) leaving: Arc<Notify>,
+    pub(super) counted: Counter<u64>,
+}
+
+impl Notes {
+    pub(super) fn take(&self, event: &Event) {
+        match event {
+            Event::Connected => {
+                tracing::info!("nats is connected");
+                // The first connect is an event too.
+                if *self.reconnected.borrow() > 0 {
+                    self.counted.add(1, &[]);
+                }
+                self.reconnected.send_modify(|count| *count += 1);
+                self.disturbed.send_modify(|count| *count += 1);
             }
-            reconnected.send_modify(|count| *count += 1);
-            disturbed.send_modify(|count| *count += 1);
+            Event::SlowConsumer(subscription) => {
+                tracing::warn!(subscription, "a slow subscription dropped messages");
+                self.disturbed.send_modify(|count| *count += 1);
+            }
+            Event::Disconnected => tracing::warn!("nats is disconnected"),
+            Event::LameDuckMode => {
+                tracing::info!("nats is going to shut down");
+                self.leaving.notify_one();
+            }
+            other => tracing::info!(event = %other, "nats says"),
         }
-        Event::SlowConsumer(subscription) => {
-            tracing::warn!(subscription, "a slow subscription dropped messages");
-            disturbed.send_modify(|count| *count += 1);
+    }
+}
+
+/// Moves to another server of the cluster when this one says that it is going to shut down, each
+/// client at a moment of its own, before it is thrown out in the middle of something. Where no other
+/// server is known, staying to the end is better.
+pub(super) async fn leave_lame_ducks(client: async_nats::Client, leaving: Arc<Notify>) {
+    loop {
+        leaving.notified().await;
+        let servers = client.server_pool().await.map_or(0, |servers| servers.len());
+        if servers < 2 {
+            continue;
         }
-        Event::Disconnected => tracing::warn!("nats is disconnected"),
-        other => tracing::info!(event = %other, "nats says"),
+        tokio::time::sleep(full_jitter(LEAVE_WITHIN, uuid::Uuid::new_v4().as_u64_pair().1)).await;
+        if let Err(error) = client.force_reconnect().await {
+            tracing::debug!(%error, "the connection is closed");
+            return;
+        }
     }
 }
 
@@ -146,9 +188,19 @@ mod tests {
     }
 
     #[test]
-    fn reconnects_spread_out_below_their_ceiling() {
+    fn reconnects_spread_out_over_all_the_time_below_their_ceiling() {
+        let ceilings: Vec<u128> =
+            (1..9).map(|attempts| reconnect_ceiling(attempts).as_millis()).collect();
+        assert_eq!(ceilings, [100, 200, 400, 800, 1_600, 3_200, 4_000, 4_000]);
+        assert_eq!(reconnect_ceiling(usize::MAX).as_millis(), 4_000);
+        let ceiling = reconnect_ceiling(3);
+        assert_eq!(full_jitter(ceiling, 0), Duration::ZERO, "full: from nothing on");
+        assert_eq!(full_jitter(ceiling, 399_999), Duration::from_micros(399_999));
+        assert_eq!(full_jitter(ceiling, 400_000), Duration::ZERO);
+        assert!(full_jitter(ceiling, u64::MAX) < ceiling);
+        assert_eq!(full_jitter(Duration::ZERO, 7), Duration::ZERO);
         for attempts in 0..40 {
-            assert!(reconnect_delay(attempts) < Duration::from_millis(4_001));
+            assert!(reconnect_delay(attempts) < reconnect_ceiling(attempts));
         }
     }
 }

@@ -24,13 +24,21 @@ pub struct NatsOptions {
     pub port: Option<u16>,
     /// What it calls itself, and the proof that it is ours: must not be used by any other server.
     pub server_name: String,
+    /// Further lines of its configuration; empty: none.
+    pub further: String,
 }
 
 impl NatsOptions {
     /// Any port and a random server name.
     pub fn new(program: impl Into<PathBuf>, dir: impl Into<PathBuf>) -> NatsOptions {
         let server_name = format!("toolfleet-{}", uuid::Uuid::new_v4().simple());
-        NatsOptions { program: program.into(), dir: dir.into(), port: None, server_name }
+        NatsOptions {
+            program: program.into(),
+            dir: dir.into(),
+            port: None,
+            server_name,
+            further: String::new(),
+        }
     }
 }
 
@@ -75,6 +83,11 @@ impl NatsServer {
     /// Its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// What it calls itself.
+    pub fn server_name(&self) -> &str {
+        &self.options.server_name
     }
 
     /// The process id of the newest run.
@@ -138,9 +151,10 @@ fn config_text(options: &NatsOptions, port: Option<u16>) -> String {
     let port = port.map_or_else(|| "-1".to_owned(), |port| port.to_string());
     format!(
         "server_name: {}\nhost: \"127.0.0.1\"\nport: {port}\njetstream {{\n  store_dir: {}\n  \
-         sync_interval: \"100ms\"\n}}\n",
+         sync_interval: \"100ms\"\n}}\n{}\n",
         quoted(&options.server_name),
         quoted(&options.dir.join("data").to_string_lossy()),
+        options.further,
     )
 }
 
