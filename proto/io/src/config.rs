@@ -1,11 +1,18 @@
 //! Configuration in layers: defaults, one TOML file, environment, flags. Read once, checked once (all
 //! faults at once), then passed by value.
 
+mod tools;
+
+pub use tools::{Defaults, Pool};
+
 use figment::Figment;
 use figment::providers::{Env, Format, Serialized, Toml};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use toolfleet_proto::checks::Naming;
+use toolfleet_proto::layers::Rules;
 use toolfleet_proto::limit::Limits;
 use toolfleet_proto::unit;
 
@@ -26,6 +33,10 @@ pub struct Config {
     pub server: Server,
     /// The worker.
     pub worker: Worker,
+    /// Defaults for the tools of the fleet.
+    pub defaults: Defaults,
+    /// What is set for single pools, by name.
+    pub pools: BTreeMap<String, Pool>,
     /// Clocks of leases and retention.
     pub limits: LimitsText,
     /// Traces, metrics, logs.
@@ -43,6 +54,8 @@ pub struct Fleet {
     pub prefix: String,
     /// `make`: streams and buckets are made where missing. `check`: only compared.
     pub topology: TopologyMode,
+    /// A house rule for the names of tools; none: every name that providers take.
+    pub naming: Option<Naming>,
 }
 
 /// Who makes streams and buckets.
@@ -177,7 +190,7 @@ pub struct LimitsText {
 
 impl Default for Fleet {
     fn default() -> Self {
-        Fleet { prefix: "tf.v1".into(), topology: TopologyMode::Make }
+        Fleet { prefix: "tf.v1".into(), topology: TopologyMode::Make, naming: None }
     }
 }
 
@@ -298,6 +311,8 @@ pub struct Checked {
     pub config: Config,
     /// Its clocks.
     pub limits: Limits,
+    /// What holds for the tools of `worker.pool`.
+    pub rules: Rules,
 }
 
 /// Reads the layers and checks the whole. `flags` holds only what was given on the command line, in
@@ -352,7 +367,15 @@ pub fn check(config: Config) -> Result<Checked, Error> {
             Limits::default()
         }
     };
-    if faults.is_empty() { Ok(Checked { config, limits }) } else { Err(Error { faults }) }
+    let Config { fleet, defaults, pools, worker, .. } = &config;
+    match tools::rules(fleet.naming, defaults, pools, &worker.pool) {
+        Ok(rules) if faults.is_empty() => Ok(Checked { config, limits, rules }),
+        Ok(_) => Err(Error { faults }),
+        Err(unread) => {
+            faults.extend(unread);
+            Err(Error { faults })
+        }
+    }
 }
 
 /// Whether text is an `http` or `https` URL, by its scheme.
@@ -390,6 +413,44 @@ mod tests {
         assert!(error.to_string().contains("fleet.prefix"), "{error}");
         assert!(error.to_string().contains("limits.drain"), "{error}");
         assert!(error.to_string().contains("telemetry.traces_url"), "{error}");
+    }
+
+    #[test]
+    fn tools_get_the_defaults_of_their_pool_and_fleet_and_every_pool_is_checked() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("fleet.toml");
+        let text = "[fleet]\nnaming = \"kebab-tool\"\n[defaults]\ntimeout = \"10s\"\nmax_attempts = 2\n\
+            [pools.gpu.defaults]\ntimeout = \"5m\"\nmax_result_size = \"64KB\"\n";
+        std::fs::write(&file, text).unwrap();
+        let rules = load(Some(&file), &json!({"worker": {"pool": "gpu"}})).unwrap().rules;
+        assert_eq!(rules.naming, Some(Naming::KebabTool));
+        assert_eq!((rules.pool.timeout_ms, rules.fleet.timeout_ms), (Some(300_000), Some(10_000)));
+        assert_eq!(
+            (rules.pool.result_bytes_max, rules.fleet.max_attempts),
+            (Some(65_536), Some(2))
+        );
+        let rules = load(Some(&file), &json!({})).unwrap().rules;
+        assert_eq!(rules.pool, toolfleet_proto::layers::Defaults::default());
+
+        let text = "[defaults]\ntimeout = 10\nmax_attempts = 0\n[pools.\"a b\".defaults]\n\
+            max_result_size = \"1MB\"\nqueue_timeout = \"soon\"\n";
+        std::fs::write(&file, text).unwrap();
+        let error = load(Some(&file), &json!({})).unwrap_err();
+        for key in [
+            "defaults.timeout: `10` has no unit",
+            "defaults.max_attempts",
+            "pools.a b: ",
+            "pools.a b.defaults.max_result_size",
+            "pools.a b.defaults.queue_timeout",
+        ] {
+            assert!(error.faults.iter().any(|fault| fault.starts_with(key)), "{key}: {error}");
+        }
+        std::fs::write(&file, "[fleet]\nnaming = \"snake\"\n[defaults]\nrerun = true\n").unwrap();
+        let error = load(Some(&file), &json!({})).unwrap_err();
+        assert!(
+            error.to_string().contains("snake") || error.to_string().contains("rerun"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::fault::Faults;
 use super::keys;
+use super::tables::PRESENTATION;
 use super::tree::{self, Kind, Member};
 use super::value::{table, texts, wrong_kind};
 use serde_json::Value;
@@ -86,7 +87,7 @@ fn presentation_keys(members: &[Member], may_hold_locales: bool, faults: &mut Fa
             ("confirm" | "component", _) => {
                 wrong_kind(member, "a table", &format!("[presentation.{key}]"), faults);
             }
-            _ if keys::support(keys::PRESENTATION, key).is_some() => {
+            _ if keys::support(PRESENTATION, key).is_some() => {
                 if !is_text {
                     wrong_kind(member, "a string", &format!("{key} = \"…\""), faults);
                 }
@@ -98,7 +99,7 @@ fn presentation_keys(members: &[Member], may_hold_locales: bool, faults: &mut Fa
                 member.line,
                 "manifest.unknown-key",
                 format!("unknown key `{key}` in `[presentation]`"),
-                keys::mend_unknown(keys::PRESENTATION, key),
+                keys::mend_unknown(PRESENTATION, key),
             ),
         }
     }
