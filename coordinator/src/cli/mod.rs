@@ -4,6 +4,7 @@ mod bench;
 mod call;
 mod calls;
 mod cancel;
+mod check;
 mod completions;
 mod config_show;
 mod demo;
@@ -61,6 +62,8 @@ enum Command {
     Watch(watch::WatchArgs),
     /// List the tools on offer
     Tools(tools::ToolsArgs),
+    /// Tell every fault of a folder of tools, offline
+    Check(check::CheckArgs),
     /// Cancel an execution or one of its calls
     Cancel(cancel::CancelArgs),
     /// Settle a call whose outcome is unknown, after checking what came of it
@@ -104,6 +107,10 @@ pub fn main() -> ExitCode {
         Command::Resolve(args) => block_on(cancel::resolve(args, json)),
         Command::Trace(args) => block_on(trace::run(args, json)),
         Command::Tools(args) => block_on(tools::run(args, json)),
+        Command::Check(args) => match load(config.as_ref(), &args.flags()) {
+            Ok(checked) => check::run(&args, &checked, json),
+            Err(code) => code,
+        },
         Command::Serve(args) => match load(config.as_ref(), &args.flags()) {
             Ok(checked) => {
                 Source::new(&checked.config.telemetry.traces_url).install();
