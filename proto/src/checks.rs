@@ -10,6 +10,7 @@ pub use warnings::warnings;
 use crate::descriptor::{Descriptor, is_tool_name};
 use crate::effect::Effect;
 use crate::limit::RESULT_BYTES_CAP;
+use crate::manifest;
 use crate::schema::Schema;
 use crate::unit::{self, DURATION_MS_MAX};
 use serde_json::Value;
@@ -62,6 +63,7 @@ pub fn of(descriptor: &Descriptor, naming: Option<Naming>) -> Vec<Finding> {
     found.extend(rerun(descriptor.effect, descriptor.rerun));
     found.extend(input(&descriptor.input_schema));
     found.extend(descriptor.output_schema.as_ref().and_then(|schema| compiled("output", schema)));
+    found.extend(descriptor.presentation.iter().flat_map(manifest::check_presentation));
     found
 }
 
@@ -252,6 +254,7 @@ mod tests {
             result_bytes_max: RESULT_BYTES_CAP + 1,
             input_schema: json!({"type": "array", "items": 1}),
             output_schema: Some(json!({"$ref": "https://x.example/y"})),
+            presentation: Some(json!({"lable": "Find", "de": {"label": 1}})),
             ..sound()
         };
         assert_eq!(
@@ -268,6 +271,8 @@ mod tests {
                 "tool.input-not-object",
                 "schema.invalid",
                 "schema.remote-ref",
+                "manifest.unknown-key",
+                "manifest.type",
             ]
         );
         assert_eq!(

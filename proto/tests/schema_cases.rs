@@ -1,4 +1,8 @@
 //! What has gone wrong with schemas elsewhere, and must not go wrong here.
+#![expect(
+    clippy::unwrap_used,
+    reason = "this is how a test fails, also in the functions that tests share"
+)]
 
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -25,7 +29,7 @@ fn admit(schema: &Schema, arguments: &str) -> Result<String, String> {
 #[test]
 fn references_that_come_back_to_themselves_end_nothing() {
     for (text, code) in [
-        (r##"{"$ref": ""}"##, "schema.endless"),
+        (r#"{"$ref": ""}"#, "schema.endless"),
         (r##"{"$ref": "#"}"##, "schema.endless"),
         (
             r##"{"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
@@ -203,4 +207,51 @@ fn a_refusal_never_repeats_a_large_value() {
     let many = json!({"ids": vec!["bad"; 20_000]}).to_string();
     let refusal = admit(&schema, &many).unwrap_err();
     assert!(refusal.ends_with("; and 19992 more") && refusal.len() < 1_024, "{refusal}");
+}
+
+#[test]
+fn each_draft_is_read_by_its_own_rules() {
+    for (draft, schema, good, bad, place) in [
+        (
+            "http://json-schema.org/draft-04/schema#",
+            r#""properties": {"n": {"minimum": 0, "exclusiveMinimum": true}}"#,
+            r#"{"n":1}"#,
+            r#"{"n":0}"#,
+            "n: expected more than 0",
+        ),
+        (
+            "http://json-schema.org/draft-06/schema#",
+            r##""definitions": {"id": {"const": 7}}, "properties": {"n": {"$ref": "#/definitions/id"}}"##,
+            r#"{"n":7}"#,
+            r#"{"n":8}"#,
+            "n: expected 7",
+        ),
+        (
+            "http://json-schema.org/draft-07/schema",
+            r#""dependencies": {"until": ["from"]}, "if": {"required": ["x"]}, "then": {"required": ["y"]}"#,
+            r#"{"x":1,"y":2}"#,
+            r#"{"until":1}"#,
+            "from: required",
+        ),
+        (
+            "https://json-schema.org/draft/2019-09/schema",
+            r##""$defs": {"p": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/p"}},
+                "dependentRequired": {"a": ["b"]}, "unevaluatedProperties": {"type": "integer"}"##,
+            r#"{"a":"x","b":1}"#,
+            r#"{"a":"x"}"#,
+            "b: required",
+        ),
+        (
+            "https://json-schema.org/draft/2020-12/schema",
+            r#""properties": {"at": {"prefixItems": [{"type": "number"}], "items": false}}"#,
+            r#"{"at":[1]}"#,
+            r#"{"at":[1,2]}"#,
+            "at[1]: not allowed",
+        ),
+    ] {
+        let schema = compile(&format!("{{\"$schema\": \"{draft}\", {schema}}}")).unwrap();
+        assert_eq!(admit(&schema, good).unwrap(), good, "{draft}");
+        let refusal = admit(&schema, bad).unwrap_err();
+        assert!(refusal.starts_with(place), "{draft}: {refusal}");
+    }
 }

@@ -1,5 +1,9 @@
 //! Schemas as tools in the wild have them: whether each is taken, which arguments fit, and the exact
 //! places of what does not.
+#![expect(
+    clippy::unwrap_used,
+    reason = "this is how a test fails, also in the functions that tests share"
+)]
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! `toolfleet check`: every fault of every tool at once, offline, and the same that a worker refuses
 //! to start for.
 
+use crate::asked::ok;
 use crate::cli::{check, toolfleet};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use tokio::process::Command;
-use toolfleet_tests::{TOOLFLEET, WORKER, binary, clean_environment};
+use toolfleet_tests::{Fleet, TOOLFLEET, WORKER, binary, clean_environment};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
@@ -171,6 +172,26 @@ async fn the_house_rule_and_the_defaults_of_a_pool_come_from_the_configuration()
     let found = faults(&["--pool", "slow"]).await;
     assert_eq!(found[1]["code"], "tool.total-timeout-invalid", "{found}");
     assert!(found[1]["message"].as_str().unwrap().contains("60 s"), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_of_a_package_runs_under_the_defaults_of_its_pool() {
+    let fleet = Fleet::builder()
+        .exec_tool("crm/find", "effect = \"read\"\nmax_attempts = 1", "cat \"$0\" | tail -n 1")
+        .env("TOOLFLEET_POOLS__DEFAULT__DEFAULTS__TIMEOUT", "7s")
+        .env("TOOLFLEET_DEFAULTS__TIMEOUT", "9s")
+        .env("TOOLFLEET_DEFAULTS__MAX_ATTEMPTS", "2")
+        .env("TOOLFLEET_DEFAULTS__MAX_RESULT_SIZE", "1KB")
+        .start()
+        .await
+        .unwrap();
+    let http = fleet.http(0).unwrap();
+    let answer = http.call_as("crm_find", "exec-1", "c1", serde_json::json!({})).await.unwrap();
+    assert_eq!(ok(&answer)["text"], "cat \"$0\" | tail -n 1\n");
+    let tools = http.get("/v1/tools").await.unwrap();
+    let tool = tools.body["tools"].as_array().unwrap().iter().find(|t| t["name"] == "crm_find");
+    let tool = tool.unwrap();
+    assert_eq!(tool["timeoutMs"], 7_000, "{tool}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -221,6 +221,7 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> Descriptor {
         max_attempts,
         result_bytes_max,
         tags,
+        presentation,
     } = tool.spec();
     let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let settled = rules.settle(&Own {
@@ -245,7 +246,7 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> Descriptor {
         result: if tool.is_text() { ResultForm::Text } else { ResultForm::Json },
         runner: Runner::Native,
         tags,
-        presentation: None,
+        presentation,
         declared: Declared::default(),
     }
 }

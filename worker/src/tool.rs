@@ -4,6 +4,7 @@ use crate::context::Context;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::time::Duration;
 use toolfleet_proto::effect::Effect;
 
@@ -96,6 +97,7 @@ pub struct ToolSpec {
     pub(crate) max_attempts: Option<u32>,
     pub(crate) result_bytes_max: Option<u64>,
     pub(crate) tags: Vec<String>,
+    pub(crate) presentation: Option<Value>,
 }
 
 impl ToolSpec {
@@ -111,6 +113,7 @@ impl ToolSpec {
             max_attempts: None,
             result_bytes_max: None,
             tags: Vec::new(),
+            presentation: None,
         }
     }
 
@@ -168,6 +171,14 @@ impl ToolSpec {
     #[must_use]
     pub fn result_bytes_max(mut self, bytes: u64) -> ToolSpec {
         self.result_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Words for people, never shown to the model: an object with the keys that `[presentation]` has
+    /// in a manifest.
+    #[must_use]
+    pub fn presentation(mut self, words: Value) -> ToolSpec {
+        self.presentation = Some(words);
         self
     }
 

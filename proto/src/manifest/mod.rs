@@ -127,6 +127,11 @@ pub fn line_of(text: &str, syntax: Syntax, path: &[&str]) -> Option<u32> {
     line
 }
 
+/// What is wrong with words for people (CONTRACT 1.9), given as they stand under `presentation`.
+pub fn check_presentation(words: &serde_json::Value) -> Vec<checks::Finding> {
+    words::of_value(words)
+}
+
 /// Faults between manifests, given as (file, tool name): names that several files define. Each of the
 /// files has the fault, which names the first of the others.
 pub fn check_set(manifests: &[(String, String)]) -> Vec<Fault> {

@@ -145,13 +145,10 @@ pub(super) fn count(
 
 /// An expression, `{ expr = "…" }`.
 pub(super) fn expression(member: &Member, faults: &mut Faults<'_>) -> Option<Expression> {
-    let members = match &member.node.kind {
-        Kind::Table(members) => members,
-        _ => {
-            let example = format!("{} = {{ expr = \"…\" }}", member.key);
-            wrong_kind(member, "an expression", &example, faults);
-            return None;
-        }
+    let Kind::Table(members) = &member.node.kind else {
+        let example = format!("{} = {{ expr = \"…\" }}", member.key);
+        wrong_kind(member, "an expression", &example, faults);
+        return None;
     };
     known_keys(members, EXPRESSION, &member.key, faults);
     let Some(inner) = tree::find(members, "expr") else {

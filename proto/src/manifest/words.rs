@@ -1,11 +1,13 @@
 //! What a manifest says around the run itself: secrets, tags and words for people.
 
-use super::fault::Faults;
+use super::Syntax;
+use super::fault::{Fault, Faults};
 use super::keys;
 use super::tables::PRESENTATION;
 use super::tree::{self, Kind, Member};
 use super::value::{table, texts, wrong_kind};
-use serde_json::Value;
+use crate::checks::Finding;
+use serde_json::{Value, json};
 
 /// Variables that every tool process is given; a secret of that name would hide them.
 const OWN_VARIABLES: [&str; 7] =
@@ -76,6 +78,20 @@ pub(super) fn presentation(members: &[Member], faults: &mut Faults<'_>) -> Optio
             None
         }
     }
+}
+
+/// What is wrong with words for people that stand in no manifest.
+pub(super) fn of_value(value: &Value) -> Vec<Finding> {
+    let text = json!({ "presentation": value }).to_string();
+    let mut faults = Faults::new("");
+    match tree::read(&text, Syntax::Json).map(|node| node.kind) {
+        Ok(Kind::Table(members)) => {
+            presentation(&members, &mut faults);
+        }
+        _ => faults.whole("manifest.type", "`presentation` cannot be read", "shorten it"),
+    }
+    let finding = |Fault { code, message, mend, .. }| Finding { code, message, mend };
+    faults.into_sorted().into_iter().map(finding).collect()
 }
 
 fn presentation_keys(members: &[Member], may_hold_locales: bool, faults: &mut Faults<'_>) {
