@@ -117,6 +117,7 @@ mod tests {
                 runner: Runner::Native,
                 tags: vec![],
                 presentation: None,
+                declared: crate::declared::Declared::default(),
             },
             announced_at_ms,
             announced_by: "w".into(),

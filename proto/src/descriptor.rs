@@ -1,6 +1,6 @@
 //! What a tool is, however it was authored (CONTRACT 1.1, 1.11).
 
-use crate::{bound, effect::Effect, json::Json};
+use crate::{bound, declared::Declared, effect::Effect, json::Json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -77,6 +77,9 @@ pub struct Descriptor {
     /// Words for people, never shown to the model (CONTRACT 1.9), as the author gave them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presentation: Option<Value>,
+    /// What else the author declares; absent parts are not written.
+    #[serde(flatten)]
+    pub declared: Declared,
 }
 
 impl Descriptor {
@@ -134,6 +137,7 @@ mod tests {
             runner: Runner::Native,
             tags: vec![],
             presentation: None,
+            declared: Declared::default(),
         }
     }
 
@@ -149,6 +153,20 @@ mod tests {
         assert_eq!(first.hash(), relabelled.hash());
         assert_ne!(first.hash(), slower.hash());
         assert_eq!(first.hash().len(), 64);
+    }
+
+    /// Jobs carry the hash: one that moved without reason would strand what is queued at an upgrade.
+    #[test]
+    fn the_hash_of_a_tool_that_declares_nothing_more_stays() {
+        assert_eq!(
+            descriptor().hash(),
+            "09fcad4d8ee982b6bc09e0979d2a514539462e12feb2f82ba7fad3c7f33a5e6e"
+        );
+        let limited = Descriptor {
+            declared: Declared { weight: Some(2), ..Declared::default() },
+            ..descriptor()
+        };
+        assert_ne!(descriptor().hash(), limited.hash());
     }
 
     #[test]

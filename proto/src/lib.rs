@@ -10,17 +10,21 @@
 //! | [`limit`] | every limit, and the relations that must hold between them |
 //! | [`code`], [`effect`], [`bound`] | the vocabulary of outcomes, effects, the bound of a result |
 //! | [`end`] | how a call ends that no tool ended, and what may be said of it |
-//! | [`descriptor`], [`catalog`], [`manifest`], [`unit`] | what a tool is, and how an author says it |
+//! | [`descriptor`], [`declared`], [`catalog`], [`manifest`], [`unit`] | what a tool is, and how an author says it |
+//! | [`checks`], [`layers`] | what can be wrong with a tool, however it was authored; defaults and which won |
 //! | [`json`], [`schema`], [`output`] | arguments and outputs: parsing, validation, reading |
 //! | [`money`] | exact amounts |
 
 pub mod bound;
 pub mod catalog;
+pub mod checks;
 pub mod code;
+pub mod declared;
 pub mod descriptor;
 pub mod effect;
 pub mod end;
 pub mod json;
+pub mod layers;
 pub mod lease;
 pub mod limit;
 pub mod manifest;

@@ -109,9 +109,12 @@ fn every_code_has_its_paragraph_and_no_other() {
     }
     for path in [
         "proto/src/manifest",
+        "proto/src/checks.rs",
+        "proto/src/checks",
         "proto/src/unit.rs",
         "proto/src/schema",
-        "worker/src/folder.rs",
+        "proto/io/src/tools_folder.rs",
+        "proto/io/src/tools_folder",
         "worker/src/registry.rs",
     ] {
         codes.extend(fault_codes(&sources(path)));

@@ -15,6 +15,7 @@ mod blocking;
 mod brokers;
 mod cancel;
 mod cancelling;
+mod check;
 mod cli;
 mod clients;
 mod clocks;

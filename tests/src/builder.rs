@@ -109,7 +109,7 @@ impl Builder {
     }
 
     /// Adds an `exec` tool: the keys of its manifest beside `description` and `[run]`, and the body
-    /// of its shell script.
+    /// of its shell script. `crm/find` is the tool `find` of the package `crm`.
     #[must_use]
     pub fn exec_tool(self, name: &str, keys: &str, script: &str) -> Builder {
         self.exec_tool_run(name, keys, "", script)
@@ -223,14 +223,19 @@ impl Builder {
     fn write_tools(&self, dir: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(dir)?;
         for tool in &self.tools {
+            let (folder, stem) = match tool.name.rsplit_once('/') {
+                Some((package, stem)) => (dir.join(package), stem),
+                None => (dir.to_path_buf(), tool.name.as_str()),
+            };
+            fs::create_dir_all(&folder)?;
             let manifest = format!(
                 "description = \"The tool {0} of a test\"\n{1}\n[run]\n{2}\nexec = [\"./{0}.sh\"]\n",
-                tool.name, tool.keys, tool.run_keys
+                stem, tool.keys, tool.run_keys
             );
-            let script = dir.join(format!("{}.sh", tool.name));
+            let script = folder.join(format!("{stem}.sh"));
             fs::write(&script, format!("#!/bin/sh\n{}\n", tool.script))?;
             fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
-            fs::write(dir.join(format!("{}.toml", tool.name)), manifest)?;
+            fs::write(folder.join(format!("{stem}.toml")), manifest)?;
         }
         for folder in &self.tool_folders {
             for entry in fs::read_dir(folder).context(folder.display().to_string())? {

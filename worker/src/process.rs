@@ -17,6 +17,7 @@ use std::time::Duration;
 use toolfleet_io::config::{self, Checked};
 use toolfleet_io::health::{self, Health};
 use toolfleet_io::{signal, telemetry};
+use toolfleet_proto::checks;
 use toolfleet_proto::manifest::Fault;
 
 /// Exit code of a configuration or a tool that is faulty.
@@ -116,6 +117,12 @@ pub fn main(tools: Tools) -> ExitCode {
         Ok(handle) => handle,
         Err(error) => return complain(&error, EXIT_CONFIG),
     };
+    for tool in registry.tools() {
+        for warning in checks::warnings(&tool.descriptor, &checked.limits) {
+            let (code, mend) = (warning.code, &warning.mend);
+            tracing::warn!(tool = tool.descriptor.name, code, mend, "{}", warning.message);
+        }
+    }
     let ended = run(checked, registry, args.ready_file, watched, worker);
     telemetry.flush_and_stop(FLUSH);
     match ended {
@@ -133,8 +140,8 @@ fn complain(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
 /// Every tool, or every fault of every tool.
 fn gather(tools: &Tools, checked: &Checked) -> Result<Arc<Registry>, Vec<Fault>> {
     let scratch = checked.config.worker.scratch_dir.clone().unwrap_or_else(std::env::temp_dir);
-    let mut builder = Builder::default();
-    builder.native(Arc::new(BenchEcho));
+    let mut builder = Builder::by(checked.rules.clone());
+    builder.own(Arc::new(BenchEcho));
     tools.native.iter().for_each(|tool| builder.native(Arc::clone(tool)));
     if let Some(dir) = &checked.config.worker.tools {
         builder.folder(dir, &scratch, &guard_path());

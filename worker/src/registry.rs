@@ -1,6 +1,5 @@
 //! The tools of a worker: descriptor, compiled schemas, and what runs each (CONTRACT 1.4, 1.5).
 
-use crate::folder::{self, FoundTool};
 use crate::runner::exec::Exec;
 use crate::runner::native::Native;
 use crate::tool::ToolSpec;
@@ -8,8 +7,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner, is_tool_name};
-use toolfleet_proto::limit::{RESULT_BYTES_CAP, SLOTS_EXEC, SLOTS_WAITING};
+use toolfleet_io::tools_folder::{self, FoundTool};
+use toolfleet_proto::checks::{self, Finding, Naming};
+use toolfleet_proto::declared::Declared;
+use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner};
+use toolfleet_proto::layers::{Own, Rules};
+use toolfleet_proto::limit::{SLOTS_EXEC, SLOTS_WAITING};
 use toolfleet_proto::manifest::Fault;
 use toolfleet_proto::schema::Schema;
 
@@ -119,21 +122,44 @@ impl Shared {
 /// Gathers tools and all their faults.
 #[derive(Default)]
 pub struct Builder {
+    rules: Rules,
     registry: Registry,
     faults: Vec<Fault>,
 }
 
+/// What faults of tools in Rust name as their file.
+const BUILT_IN: &str = "(built in)";
+
 impl Builder {
-    /// Adds a tool written in Rust.
+    /// Gathers by the rules of the pool and the fleet.
+    pub fn by(rules: Rules) -> Builder {
+        Builder { rules, ..Builder::default() }
+    }
+
+    /// Adds a tool written in Rust. It goes through the same checks as a manifest.
     pub fn native(&mut self, tool: Arc<dyn Native>) {
-        let descriptor = describe_native(tool.as_ref());
-        self.add("(built in)", descriptor, Run::Native(tool), Vec::new());
+        let naming = self.rules.naming;
+        self.checked(tool, naming);
+    }
+
+    /// Adds a tool that every worker has, whose name no house rule asks.
+    pub fn own(&mut self, tool: Arc<dyn Native>) {
+        self.checked(tool, None);
+    }
+
+    fn checked(&mut self, tool: Arc<dyn Native>, naming: Option<Naming>) {
+        let descriptor = describe_native(tool.as_ref(), &self.rules);
+        for Finding { code, message, mend } in checks::of(&descriptor, naming) {
+            let message = format!("{}: {message}", descriptor.name);
+            self.faults.push(Fault { code, file: BUILT_IN.into(), line: None, message, mend });
+        }
+        self.add(BUILT_IN, descriptor, Run::Native(tool), Vec::new());
     }
 
     /// Adds every manifest of a folder. Its programs run under `guard`, each attempt in a folder of its
     /// own below `scratch_root`.
     pub fn folder(&mut self, dir: &Path, scratch_root: &Path, guard: &Path) {
-        match folder::read(dir) {
+        match tools_folder::read(dir, &self.rules) {
             Ok(found) => {
                 if !found.is_empty() && !guard.is_file() {
                     self.faults.push(no_guard(guard));
@@ -145,56 +171,27 @@ impl Builder {
     }
 
     fn manifest(&mut self, found: FoundTool, scratch_root: &Path, guard: &Path) {
-        let FoundTool { manifest, folder } = found;
-        let command = folder::resolve_command(&folder, &manifest.command);
+        let FoundTool { manifest, folder, file } = found;
+        let command = tools_folder::resolve_command(&folder, &manifest.command);
         let exec = Exec::new(command, scratch_root.into()).under(guard.into());
-        let file = format!("{}.toml", manifest.descriptor.name);
         self.add(&file, manifest.descriptor, Run::Exec(exec), manifest.secrets);
     }
 
+    /// Adds a tool that was checked. A schema that does not compile has been told already.
     fn add(&mut self, file: &str, descriptor: Descriptor, run: Run, secrets: Vec<String>) {
-        let mut fault = |code, message: String, mend: &str| {
+        let name = descriptor.name.clone();
+        if self.registry.tools.contains_key(&name) {
             self.faults.push(Fault {
-                code,
+                code: "tool.duplicate-name",
                 file: file.to_owned(),
                 line: None,
-                message,
-                mend: mend.to_owned(),
+                message: format!("the tool `{name}` is there already"),
+                mend: "rename one of the two".into(),
             });
-        };
-        let name = descriptor.name.clone();
-        if !is_tool_name(&name) {
-            fault(
-                "tool.name-invalid",
-                format!("{name:?} is no tool name"),
-                "use letters, digits, _ and -, a letter or _ first, at most 64",
-            );
-        }
-        if descriptor.result_bytes_max > RESULT_BYTES_CAP {
-            fault(
-                "tool.max-result-size-invalid",
-                format!(
-                    "a bound of {} bytes does not fit one message",
-                    descriptor.result_bytes_max
-                ),
-                "use at most 768KB",
-            );
-        }
-        if let Err(error) = Schema::compile(&descriptor.input_schema) {
-            fault(error.code, format!("input: {}", error.message), "mend the input's schema");
-        }
-        let output_schema = match descriptor.output_schema.as_ref().map(Schema::compile) {
-            None => None,
-            Some(Ok(schema)) => Some(Arc::new(schema)),
-            Some(Err(error)) => {
-                fault(error.code, format!("output: {}", error.message), "mend the output's schema");
-                None
-            }
-        };
-        if self.registry.tools.contains_key(&name) {
-            fault("tool.duplicate-name", format!("{name} is there twice"), "rename one of the two");
             return;
         }
+        let output_schema = descriptor.output_schema.as_ref().map(Schema::compile);
+        let output_schema = output_schema.and_then(Result::ok).map(Arc::new);
         let hash = descriptor.hash();
         let tool = Registered { descriptor, hash, output_schema, run, secrets };
         self.registry.tools.insert(name, Arc::new(tool));
@@ -219,7 +216,7 @@ fn no_guard(guard: &Path) -> Fault {
     }
 }
 
-fn describe_native(tool: &dyn Native) -> Descriptor {
+fn describe_native(tool: &dyn Native, rules: &Rules) -> Descriptor {
     let ToolSpec {
         name,
         description,
@@ -231,25 +228,33 @@ fn describe_native(tool: &dyn Native) -> Descriptor {
         max_attempts,
         result_bytes_max,
         tags,
+        presentation,
     } = tool.spec();
     let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    let total = total_timeout.unwrap_or_else(|| timeout.saturating_mul(max_attempts.max(1)));
+    let settled = rules.settle(&Own {
+        timeout_ms: timeout.map(ms),
+        queue_timeout_ms: queue_timeout.map(ms),
+        max_attempts,
+        result_bytes_max,
+    });
+    let all_attempts_ms = settled.timeout_ms.saturating_mul(settled.max_attempts.into());
     Descriptor {
         name,
         description,
         effect,
         rerun,
-        timeout_ms: ms(timeout),
-        queue_timeout_ms: ms(queue_timeout),
-        total_timeout_ms: ms(total),
-        max_attempts,
-        result_bytes_max,
+        timeout_ms: settled.timeout_ms,
+        queue_timeout_ms: settled.queue_timeout_ms,
+        total_timeout_ms: total_timeout.map_or(all_attempts_ms, ms),
+        max_attempts: settled.max_attempts,
+        result_bytes_max: settled.result_bytes_max,
         input_schema: tool.input_schema(),
         output_schema: tool.output_schema(),
         result: if tool.is_text() { ResultForm::Text } else { ResultForm::Json },
         runner: Runner::Native,
         tags,
-        presentation: None,
+        presentation,
+        declared: Declared::default(),
     }
 }
 
@@ -289,5 +294,66 @@ mod tests {
         builder.native(Arc::new(BenchEcho));
         let faults = builder.build().err().unwrap();
         assert_eq!(faults[0].code, "tool.duplicate-name");
+    }
+
+    struct Odd(ToolSpec);
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Anything {}
+
+    impl crate::tool::Tool for Odd {
+        type Input = Anything;
+        type Output = String;
+
+        fn spec(&self) -> ToolSpec {
+            self.0.clone()
+        }
+
+        async fn call(
+            &self,
+            _input: Anything,
+            _context: crate::context::Context,
+        ) -> Result<String, crate::tool::ToolError> {
+            Ok(String::new())
+        }
+    }
+
+    #[test]
+    fn a_tool_in_rust_goes_through_the_checks_of_manifests() {
+        let mut builder =
+            Builder::by(Rules { naming: Some(Naming::KebabTool), ..Rules::default() });
+        builder.own(Arc::new(BenchEcho));
+        let spec = ToolSpec::read("odd", " ")
+            .rerun()
+            .timeout(Duration::ZERO)
+            .max_attempts(0)
+            .result_bytes_max(1 << 30);
+        builder.native(Arc::new(Odd(spec)));
+        let codes: Vec<_> =
+            builder.build().err().unwrap().into_iter().map(|fault| fault.code).collect();
+        assert_eq!(
+            codes,
+            [
+                "tool.name-kind-suffix",
+                "manifest.missing",
+                "tool.timeout-invalid",
+                "tool.timeout-invalid",
+                "tool.max-attempts-invalid",
+                "tool.max-result-size-invalid",
+                "tool.rerun-invalid",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_tool_in_rust_gets_the_defaults_that_it_leaves_open() {
+        let pool = Own { timeout_ms: Some(5_000), max_attempts: Some(2), ..Own::default() };
+        let rules = Rules { pool, ..Rules::default() };
+        let mut builder = Builder::by(rules);
+        builder.native(Arc::new(Odd(ToolSpec::read("odd", "Odd").max_attempts(4))));
+        let registry = builder.build().unwrap();
+        let found = registry.tools().next().unwrap().descriptor.clone();
+        assert_eq!((found.timeout_ms, found.max_attempts), (5_000, 4));
+        assert_eq!((found.total_timeout_ms, found.queue_timeout_ms), (20_000, 60_000));
     }
 }

@@ -4,6 +4,7 @@ use crate::context::Context;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::time::Duration;
 use toolfleet_proto::effect::Effect;
 
@@ -82,19 +83,21 @@ impl ToolError {
     }
 }
 
-/// What a tool says of itself. Defaults: timeout 30 s, queue timeout 60 s, 3 attempts, 128 KB.
+/// What a tool says of itself. What it leaves out comes from the defaults of its pool, else of the
+/// fleet, else it is: timeout 30 s, queue timeout 60 s, 3 attempts, 128 KB.
 #[derive(Clone, Debug)]
 pub struct ToolSpec {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) effect: Effect,
     pub(crate) rerun: bool,
-    pub(crate) timeout: Duration,
-    pub(crate) queue_timeout: Duration,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) queue_timeout: Option<Duration>,
     pub(crate) total_timeout: Option<Duration>,
-    pub(crate) max_attempts: u32,
-    pub(crate) result_bytes_max: u64,
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) result_bytes_max: Option<u64>,
     pub(crate) tags: Vec<String>,
+    pub(crate) presentation: Option<Value>,
 }
 
 impl ToolSpec {
@@ -104,12 +107,13 @@ impl ToolSpec {
             description: description.into(),
             effect,
             rerun: false,
-            timeout: Duration::from_secs(30),
-            queue_timeout: Duration::from_secs(60),
+            timeout: None,
+            queue_timeout: None,
             total_timeout: None,
-            max_attempts: 3,
-            result_bytes_max: 128 * 1024,
+            max_attempts: None,
+            result_bytes_max: None,
             tags: Vec::new(),
+            presentation: None,
         }
     }
 
@@ -138,14 +142,14 @@ impl ToolSpec {
     /// Time of one attempt.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> ToolSpec {
-        self.timeout = timeout;
+        self.timeout = Some(timeout);
         self
     }
 
     /// Time that a call waits for a worker.
     #[must_use]
     pub fn queue_timeout(mut self, timeout: Duration) -> ToolSpec {
-        self.queue_timeout = timeout;
+        self.queue_timeout = Some(timeout);
         self
     }
 
@@ -159,14 +163,22 @@ impl ToolSpec {
     /// Starts before the call is given up.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> ToolSpec {
-        self.max_attempts = attempts;
+        self.max_attempts = Some(attempts);
         self
     }
 
     /// Bound of what the model reads, bytes of UTF-8.
     #[must_use]
     pub fn result_bytes_max(mut self, bytes: u64) -> ToolSpec {
-        self.result_bytes_max = bytes;
+        self.result_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Words for people, never shown to the model: an object with the keys that `[presentation]` has
+    /// in a manifest.
+    #[must_use]
+    pub fn presentation(mut self, words: Value) -> ToolSpec {
+        self.presentation = Some(words);
         self
     }
 

@@ -31,14 +31,22 @@ pub struct Watched {
 }
 
 fn fingerprint(dir: &Path) -> Fingerprint {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Fingerprint::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let metadata = std::fs::metadata(entry.path()).ok()?;
-            Some((entry.path(), (metadata.len(), metadata.modified().ok())))
-        })
-        .collect()
+    let mut found = Fingerprint::new();
+    note(dir, true, &mut found);
+    found
+}
+
+/// Notes what stands in a folder; of the tools folder also what stands in its packages.
+fn note(dir: &Path, is_top: bool, found: &mut Fingerprint) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let Ok(metadata) = std::fs::metadata(&path) else { continue };
+        if metadata.is_dir() && is_top && !entry.file_name().to_string_lossy().starts_with('.') {
+            note(&path, false, found);
+        }
+        found.insert(path, (metadata.len(), metadata.modified().ok()));
+    }
 }
 
 fn tell(text: &str) {
@@ -130,6 +138,12 @@ mod tests {
         assert_ne!(before, saved);
         std::fs::write(dir.path().join("a.toml"), "xy").unwrap();
         assert_ne!(saved, fingerprint(dir.path()));
+        let package = dir.path().join("crm");
+        std::fs::create_dir(&package).unwrap();
+        std::fs::write(package.join("b.toml"), "x").unwrap();
+        let saved = fingerprint(dir.path());
+        std::fs::write(package.join("b.toml"), "xy").unwrap();
+        assert_ne!(saved, fingerprint(dir.path()), "a file of a package counts as well");
         assert_eq!(fingerprint(Path::new("/nowhere/at/all")), Fingerprint::new());
     }
 

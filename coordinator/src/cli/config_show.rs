@@ -1,6 +1,7 @@
 //! `toolfleet config show`.
 
 use super::output::line;
+use serde_json::Value;
 use std::process::ExitCode;
 use toolfleet_io::broker::without_password;
 use toolfleet_io::config::Checked;
@@ -32,10 +33,19 @@ pub(crate) fn run(args: &ConfigArgs, checked: &Checked, is_json: bool) -> ExitCo
         line(&value.to_string());
         return ExitCode::SUCCESS;
     }
-    let Some(sections) = value.as_object() else { return ExitCode::SUCCESS };
-    for (section, keys) in sections {
-        line(&format!("[{section}]"));
-        for (key, setting) in keys.as_object().into_iter().flatten() {
+    for (section, keys) in value.as_object().into_iter().flatten() {
+        show(section, keys);
+    }
+    ExitCode::SUCCESS
+}
+
+/// Prints one table, and below it those that it holds.
+fn show(name: &str, keys: &Value) {
+    let is_table = |setting: &Value| setting.is_object();
+    let of_keys: Vec<_> = keys.as_object().into_iter().flatten().collect();
+    if of_keys.iter().any(|(_, setting)| !is_table(setting)) {
+        line(&format!("[{name}]"));
+        for (key, setting) in of_keys.iter().filter(|(_, setting)| !is_table(setting)) {
             // TOML has no null: what is not set is shown as a comment.
             let text = if setting.is_null() {
                 format!("# {key} is not set")
@@ -46,5 +56,7 @@ pub(crate) fn run(args: &ConfigArgs, checked: &Checked, is_json: bool) -> ExitCo
         }
         line("");
     }
-    ExitCode::SUCCESS
+    for (key, setting) in of_keys.into_iter().filter(|(_, setting)| is_table(setting)) {
+        show(&format!("{name}.{key}"), setting);
+    }
 }

@@ -4,6 +4,7 @@ mod bench;
 mod call;
 mod calls;
 mod cancel;
+mod check;
 mod completions;
 mod config_show;
 mod dead_letters;
@@ -62,6 +63,8 @@ enum Command {
     Watch(watch::WatchArgs),
     /// List the tools on offer
     Tools(tools::ToolsArgs),
+    /// Tell every fault of a folder of tools, offline
+    Check(check::CheckArgs),
     /// Cancel an execution or one of its calls
     Cancel(cancel::CancelArgs),
     /// Settle a call whose outcome is unknown, after checking what came of it
@@ -108,6 +111,10 @@ pub fn main() -> ExitCode {
         Command::DeadLetters(args) => block_on(dead_letters::run(args, json)),
         Command::Trace(args) => block_on(trace::run(args, json)),
         Command::Tools(args) => block_on(tools::run(args, json)),
+        Command::Check(args) => match load(config.as_ref(), &args.flags()) {
+            Ok(checked) => check::run(&args, &checked, json),
+            Err(code) => code,
+        },
         Command::Serve(args) => match load(config.as_ref(), &args.flags()) {
             Ok(checked) => {
                 Source::new(&checked.config.telemetry.traces_url).install();

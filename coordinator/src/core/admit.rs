@@ -209,6 +209,7 @@ mod tests {
                 runner: Runner::Native,
                 tags: vec![],
                 presentation: None,
+                declared: toolfleet_proto::declared::Declared::default(),
             }),
             is_live: true,
         }

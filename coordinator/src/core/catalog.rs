@@ -200,6 +200,7 @@ mod tests {
             runner: Runner::Native,
             tags: vec!["crm".into()],
             presentation: None,
+            declared: toolfleet_proto::declared::Declared::default(),
         }
     }
 

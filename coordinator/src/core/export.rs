@@ -120,6 +120,7 @@ mod tests {
             runner: Runner::Native,
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
             presentation: None,
+            declared: toolfleet_proto::declared::Declared::default(),
         };
         let offer = Offer {
             pool: "default".into(),

@@ -1,13 +1,21 @@
 //! Configuration in layers: defaults, one TOML file, environment, flags. Read once, checked once (all
 //! faults at once), then passed by value.
 
+mod limits;
+mod tools;
+
+pub use limits::LimitsText;
+pub use tools::{Defaults, Pool};
+
 use figment::Figment;
 use figment::providers::{Env, Format, Serialized, Toml};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use toolfleet_proto::checks::Naming;
+use toolfleet_proto::layers::Rules;
 use toolfleet_proto::limit::Limits;
-use toolfleet_proto::unit;
 
 /// Prefix of environment variables: `TOOLFLEET_<SECTION>__<KEY>`.
 pub const ENV_PREFIX: &str = "TOOLFLEET_";
@@ -26,6 +34,10 @@ pub struct Config {
     pub server: Server,
     /// The worker.
     pub worker: Worker,
+    /// Defaults for the tools of the fleet.
+    pub defaults: Defaults,
+    /// What is set for single pools, by name.
+    pub pools: BTreeMap<String, Pool>,
     /// Clocks of leases and retention.
     pub limits: LimitsText,
     /// Traces, metrics, logs.
@@ -43,6 +55,8 @@ pub struct Fleet {
     pub prefix: String,
     /// `make`: streams and buckets are made where missing. `check`: only compared.
     pub topology: TopologyMode,
+    /// A house rule for the names of tools; none: every name that providers take.
+    pub naming: Option<Naming>,
 }
 
 /// Who makes streams and buckets.
@@ -143,41 +157,9 @@ pub struct Dev {
     pub redis_server: Option<PathBuf>,
 }
 
-/// [`Limits`] as they are written: spans with units.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is documented at its namesake in toolfleet_proto::limit::Limits"
-)]
-pub struct LimitsText {
-    #[serde(deserialize_with = "text")]
-    pub lease_ttl: String,
-    #[serde(deserialize_with = "text")]
-    pub lease_renew: String,
-    #[serde(deserialize_with = "text")]
-    pub lease_margin: String,
-    #[serde(deserialize_with = "text")]
-    pub kill_grace: String,
-    #[serde(deserialize_with = "text")]
-    pub ack_wait: String,
-    #[serde(deserialize_with = "text")]
-    pub cancel_grace: String,
-    #[serde(deserialize_with = "text")]
-    pub drain: String,
-    #[serde(deserialize_with = "text")]
-    pub retention: String,
-    #[serde(deserialize_with = "text")]
-    pub unnamed_retention: String,
-    #[serde(deserialize_with = "text")]
-    pub write_memory: String,
-    #[serde(deserialize_with = "text")]
-    pub longest_call: String,
-}
-
 impl Default for Fleet {
     fn default() -> Self {
-        Fleet { prefix: "tf.v1".into(), topology: TopologyMode::Make }
+        Fleet { prefix: "tf.v1".into(), topology: TopologyMode::Make, naming: None }
     }
 }
 
@@ -227,53 +209,6 @@ impl Default for Telemetry {
     }
 }
 
-impl Default for LimitsText {
-    fn default() -> Self {
-        let limits = Limits::default();
-        let text = |ms: u64| unit::describe_ms(ms).replace(' ', "");
-        LimitsText {
-            lease_ttl: text(limits.lease_ttl_ms),
-            lease_renew: text(limits.lease_renew_ms),
-            lease_margin: text(limits.lease_margin_ms),
-            kill_grace: text(limits.kill_grace_ms),
-            ack_wait: text(limits.ack_wait_ms),
-            cancel_grace: text(limits.cancel_grace_ms),
-            drain: text(limits.drain_ms),
-            retention: text(limits.retention_ms),
-            unnamed_retention: text(limits.unnamed_retention_ms),
-            write_memory: text(limits.write_memory_ms),
-            longest_call: text(limits.longest_call_ms),
-        }
-    }
-}
-
-impl LimitsText {
-    /// Reads the spans. Errors name every key that does not read.
-    pub fn read(&self) -> Result<Limits, Vec<String>> {
-        let mut faults = Vec::new();
-        let mut span = |key: &str, text: &str| {
-            unit::parse_duration_ms(text).unwrap_or_else(|error| {
-                faults.push(format!("limits.{key}: {}", error.message));
-                0
-            })
-        };
-        let limits = Limits {
-            lease_ttl_ms: span("lease_ttl", &self.lease_ttl),
-            lease_renew_ms: span("lease_renew", &self.lease_renew),
-            lease_margin_ms: span("lease_margin", &self.lease_margin),
-            kill_grace_ms: span("kill_grace", &self.kill_grace),
-            ack_wait_ms: span("ack_wait", &self.ack_wait),
-            cancel_grace_ms: span("cancel_grace", &self.cancel_grace),
-            drain_ms: span("drain", &self.drain),
-            retention_ms: span("retention", &self.retention),
-            unnamed_retention_ms: span("unnamed_retention", &self.unnamed_retention),
-            write_memory_ms: span("write_memory", &self.write_memory),
-            longest_call_ms: span("longest_call", &self.longest_call),
-        };
-        if faults.is_empty() { Ok(limits) } else { Err(faults) }
-    }
-}
-
 /// Reads text that an environment variable may have made a number or a word of another kind: what it
 /// means is judged with everything else, so that all faults are told at once.
 fn text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -298,6 +233,8 @@ pub struct Checked {
     pub config: Config,
     /// Its clocks.
     pub limits: Limits,
+    /// What holds for the tools of `worker.pool`.
+    pub rules: Rules,
 }
 
 /// Reads the layers and checks the whole. `flags` holds only what was given on the command line, in
@@ -352,7 +289,15 @@ pub fn check(config: Config) -> Result<Checked, Error> {
             Limits::default()
         }
     };
-    if faults.is_empty() { Ok(Checked { config, limits }) } else { Err(Error { faults }) }
+    let Config { fleet, defaults, pools, worker, .. } = &config;
+    match tools::rules(fleet.naming, defaults, pools, &worker.pool) {
+        Ok(rules) if faults.is_empty() => Ok(Checked { config, limits, rules }),
+        Ok(_) => Err(Error { faults }),
+        Err(unread) => {
+            faults.extend(unread);
+            Err(Error { faults })
+        }
+    }
 }
 
 /// Whether text is an `http` or `https` URL, by its scheme.
@@ -390,6 +335,44 @@ mod tests {
         assert!(error.to_string().contains("fleet.prefix"), "{error}");
         assert!(error.to_string().contains("limits.drain"), "{error}");
         assert!(error.to_string().contains("telemetry.traces_url"), "{error}");
+    }
+
+    #[test]
+    fn tools_get_the_defaults_of_their_pool_and_fleet_and_every_pool_is_checked() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("fleet.toml");
+        let text = "[fleet]\nnaming = \"kebab-tool\"\n[defaults]\ntimeout = \"10s\"\nmax_attempts = 2\n\
+            [pools.gpu.defaults]\ntimeout = \"5m\"\nmax_result_size = \"64KB\"\n";
+        std::fs::write(&file, text).unwrap();
+        let rules = load(Some(&file), &json!({"worker": {"pool": "gpu"}})).unwrap().rules;
+        assert_eq!(rules.naming, Some(Naming::KebabTool));
+        assert_eq!((rules.pool.timeout_ms, rules.fleet.timeout_ms), (Some(300_000), Some(10_000)));
+        assert_eq!(
+            (rules.pool.result_bytes_max, rules.fleet.max_attempts),
+            (Some(65_536), Some(2))
+        );
+        let rules = load(Some(&file), &json!({})).unwrap().rules;
+        assert_eq!(rules.pool, toolfleet_proto::layers::Defaults::default());
+
+        let text = "[defaults]\ntimeout = 10\nmax_attempts = 0\n[pools.\"a b\".defaults]\n\
+            max_result_size = \"1MB\"\nqueue_timeout = \"soon\"\n";
+        std::fs::write(&file, text).unwrap();
+        let error = load(Some(&file), &json!({})).unwrap_err();
+        for key in [
+            "defaults.timeout: `10` has no unit",
+            "defaults.max_attempts",
+            "pools.a b: ",
+            "pools.a b.defaults.max_result_size",
+            "pools.a b.defaults.queue_timeout",
+        ] {
+            assert!(error.faults.iter().any(|fault| fault.starts_with(key)), "{key}: {error}");
+        }
+        std::fs::write(&file, "[fleet]\nnaming = \"snake\"\n[defaults]\nrerun = true\n").unwrap();
+        let error = load(Some(&file), &json!({})).unwrap_err();
+        assert!(
+            error.to_string().contains("snake") || error.to_string().contains("rerun"),
+            "{error}"
+        );
     }
 
     #[test]

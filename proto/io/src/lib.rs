@@ -9,6 +9,7 @@
 //! | [`clock`], [`signal`] | the host |
 //! | [`telemetry`], [`metrics`], [`health`] | whoever watches |
 //! | [`fail_point`] | tests, in builds with debug assertions |
+//! | [`tools_folder`] | the manifests of a folder and the programs that they name |
 //! | [`child`] | servers started as children, for `toolfleet dev` and the tests |
 
 pub mod broker;
@@ -22,4 +23,5 @@ pub mod lease_store;
 pub mod metrics;
 pub mod signal;
 pub mod telemetry;
+pub mod tools_folder;
 pub mod topology;

@@ -1,5 +1,6 @@
 //! What is wrong with a manifest, and how to mend it (CONTRACT 1.5).
 
+use crate::checks::Finding;
 use serde::Serialize;
 use std::fmt;
 
@@ -64,6 +65,13 @@ impl<'a> Faults<'a> {
         mend: impl Into<String>,
     ) {
         self.push(self.file.into(), None, code, message.into(), mend.into());
+    }
+
+    /// What a check found, at a line or of the file as a whole.
+    pub(super) fn finding(&mut self, line: Option<u32>, found: impl IntoIterator<Item = Finding>) {
+        for Finding { code, message, mend } in found {
+            self.push(self.file.into(), line, code, message, mend);
+        }
     }
 
     /// A fault in a file that the manifest names.

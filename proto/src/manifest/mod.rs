@@ -2,11 +2,15 @@
 //! (CONTRACT 1.1 to 1.8).
 
 mod clocks;
+pub mod editor;
+mod effect;
 mod fault;
 mod keys;
+mod later;
 pub mod reference;
 mod run;
 mod schemas;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -15,27 +19,19 @@ mod words;
 
 pub use fault::Fault;
 
-use crate::descriptor::{Descriptor, ResultForm, Runner, is_tool_name};
-use crate::effect::Effect;
+use crate::checks;
+use crate::descriptor::{Descriptor, ResultForm, Runner};
+use crate::layers::{Origins, Rules};
 use fault::Faults;
 use keys::Support;
 use schemas::Side;
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use tables::{RUN, TOP};
 use tree::{Kind, Member};
 
 /// Largest manifest, and largest schema file, in bytes.
 pub const MANIFEST_BYTES_MAX: usize = 256 * 1_024;
-/// One attempt, where the manifest names no `timeout`.
-pub const TIMEOUT_DEFAULT_MS: u64 = 30_000;
-/// Waiting for a worker, where the manifest names no `queue_timeout`.
-pub const QUEUE_TIMEOUT_DEFAULT_MS: u64 = 60_000;
-/// Starts of a call, where the manifest names no `max_attempts`.
-pub const MAX_ATTEMPTS_DEFAULT: u32 = 3;
-/// Most starts that a manifest may ask for.
-pub const MAX_ATTEMPTS_MAX: u32 = 100;
-/// Bound of a result, where the manifest names no `max_result_size`.
-pub const RESULT_BYTES_DEFAULT: u64 = 128 * 1_024;
 
 /// Reads a file beside the manifest, given its relative path, or says why it cannot.
 pub type ReadBeside<'a> = &'a dyn Fn(&str) -> Result<String, String>;
@@ -49,6 +45,23 @@ pub struct Manifest {
     pub command: Vec<String>,
     /// Names of the secrets that the tool is given, each once.
     pub secrets: Vec<String>,
+    /// Where the values come from that have defaults.
+    pub origins: Origins,
+}
+
+/// A manifest that is to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The file, as faults name it.
+    pub file: &'a str,
+    /// The folder that is its namespace, where it lies in one (CONTRACT 1.13).
+    pub package: Option<&'a str>,
+    /// The file's name without its ending.
+    pub stem: &'a str,
+    /// What stands in it.
+    pub text: &'a str,
+    /// How it is written.
+    pub syntax: Syntax,
 }
 
 /// How a manifest is written.
@@ -60,19 +73,31 @@ pub enum Syntax {
     Json,
 }
 
-/// Reads the manifest of `tool`, the stem of the name of `file`. `file` only names it in faults.
+/// Reads a manifest by the rules of its pool and its fleet.
 ///
 /// # Errors
 /// All faults at once: those of the file as a whole, then by line, then those of schema files.
 pub fn parse(
-    file: &str,
-    tool: &str,
-    text: &str,
-    syntax: Syntax,
+    source: Source<'_>,
+    rules: &Rules,
     read_beside: ReadBeside<'_>,
 ) -> Result<Manifest, Vec<Fault>> {
+    match read(source, rules, read_beside) {
+        (Some(manifest), faults) if faults.is_empty() => Ok(manifest),
+        (_, faults) => Err(faults),
+    }
+}
+
+/// The manifest as far as it could be read, and all its faults. Keys that do nothing yet are faults and
+/// are read all the same.
+fn read(
+    source: Source<'_>,
+    rules: &Rules,
+    read_beside: ReadBeside<'_>,
+) -> (Option<Manifest>, Vec<Fault>) {
+    let Source { file, package, stem, text, syntax } = source;
     let mut faults = Faults::new(file);
-    check_name(tool, &mut faults);
+    faults.finding(None, checks::name(package, stem, rules.naming));
     let root = match text_fits(text) {
         Ok(()) => read_root(text, syntax, &mut faults),
         Err(message) => {
@@ -80,11 +105,13 @@ pub fn parse(
             None
         }
     };
-    let manifest = root.and_then(|members| assemble(tool, &members, read_beside, &mut faults));
-    match manifest {
-        Some(manifest) if faults.is_empty() => Ok(manifest),
-        _ => Err(faults.into_sorted()),
+    let tool = checks::joined(package, stem);
+    let manifest =
+        root.and_then(|members| assemble(tool, &members, rules, read_beside, &mut faults));
+    if manifest.is_none() && faults.is_empty() {
+        faults.whole("manifest.syntax", "the manifest cannot be read", "write it anew");
     }
+    (manifest, faults.into_sorted())
 }
 
 /// The line of a key, given by its path (`["run", "exec"]`), for faults that only the edge can find.
@@ -100,22 +127,29 @@ pub fn line_of(text: &str, syntax: Syntax, path: &[&str]) -> Option<u32> {
     line
 }
 
-/// Faults between manifests, given as (file, tool name): names that two files define.
+/// What is wrong with words for people (CONTRACT 1.9), given as they stand under `presentation`.
+pub fn check_presentation(words: &serde_json::Value) -> Vec<checks::Finding> {
+    words::of_value(words)
+}
+
+/// Faults between manifests, given as (file, tool name): names that several files define. Each of the
+/// files has the fault, which names the first of the others.
 pub fn check_set(manifests: &[(String, String)]) -> Vec<Fault> {
-    let mut first: HashMap<&str, &str> = HashMap::new();
-    let mut found = Vec::new();
+    let mut by_tool: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (file, tool) in manifests {
-        match first.get(tool.as_str()) {
-            None => {
-                first.insert(tool, file);
-            }
-            Some(other) => found.push(Fault {
+        by_tool.entry(tool).or_default().push(file);
+    }
+    let mut found = Vec::new();
+    for (tool, files) in by_tool.into_iter().filter(|(_, files)| files.len() > 1) {
+        for (place, file) in files.iter().enumerate() {
+            let other = files[usize::from(place == 0)];
+            found.push(Fault {
                 code: "tool.duplicate-name",
-                file: file.clone(),
+                file: (*file).to_owned(),
                 line: None,
-                message: format!("the tool `{tool}` is defined in `{other}` already"),
+                message: format!("the tool `{tool}` is defined in `{other}` as well"),
                 mend: "remove or rename one of the two files".into(),
-            }),
+            });
         }
     }
     found
@@ -126,41 +160,6 @@ fn text_fits(text: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("the file has {} bytes; at most {MANIFEST_BYTES_MAX} are read", text.len()))
-}
-
-fn check_name(tool: &str, faults: &mut Faults<'_>) {
-    let length = tool.chars().count();
-    if length > 64 {
-        let message = format!("the tool's name has {length} characters");
-        faults.whole("tool.name-too-long", message, "give the file a name of at most 64");
-    }
-    // Judged without its length, which has a code of its own.
-    let judged: String = tool.chars().take(64).collect();
-    let is_sound = is_tool_name(&judged)
-        && tool.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if !is_sound {
-        faults.whole(
-            "tool.name-invalid",
-            format!("`{tool}` is no name of a tool"),
-            format!(
-                "rename the file to `{}`: letters, digits, `_` and `-`, a letter or `_` first",
-                proposed_name(tool)
-            ),
-        );
-    }
-}
-
-/// The nearest valid name.
-fn proposed_name(tool: &str) -> String {
-    let mut name: String = tool
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '-' })
-        .collect();
-    if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-        name.insert(0, '_');
-    }
-    name.truncate(64);
-    name
 }
 
 /// The members of the root, with the syntax and all keys checked.
@@ -197,14 +196,14 @@ fn read_root(text: &str, syntax: Syntax, faults: &mut Faults<'_>) -> Option<Vec<
 
 fn check_key(member: &Member, faults: &mut Faults<'_>) {
     let key = member.key.as_str();
-    match keys::support(keys::TOP, key) {
+    match keys::support(TOP, key) {
         Some(Support::Now) => {}
         Some(Support::NotYet) => value::not_yet(member.line, &format!("`{key}`"), faults),
         None => {
-            let mend = if keys::support(keys::RUN, key).is_some() {
+            let mend = if keys::support(RUN, key).is_some() {
                 "move it under `[run]`".into()
             } else {
-                keys::mend_unknown(keys::TOP, key)
+                keys::mend_unknown(TOP, key)
             };
             faults.at(member.line, "manifest.unknown-key", format!("unknown key `{key}`"), mend);
         }
@@ -213,20 +212,16 @@ fn check_key(member: &Member, faults: &mut Faults<'_>) {
 
 /// Everything that the keys say; `None` only after a fault.
 fn assemble(
-    tool: &str,
+    tool: String,
     members: &[Member],
+    rules: &Rules,
     read_beside: ReadBeside<'_>,
     faults: &mut Faults<'_>,
 ) -> Option<Manifest> {
     let description = description(members, faults);
-    let effect = effect(members, faults);
-    let rerun = rerun(members, effect, faults);
-    let clocks = clocks::read(members, faults);
-    let result_bytes_max = match tree::find(members, "max_result_size") {
-        Some(member) => value::bytes(member, faults),
-        None => Some(RESULT_BYTES_DEFAULT),
-    };
-    only_default(members, faults);
+    let effects = effect::read(members, faults);
+    let rerun = effect::rerun(members, &effects, faults);
+    let clocks = clocks::read(members, rules, faults);
     let secrets = words::secrets(members, faults);
     let tags = words::tags(members, faults);
     let presentation = words::presentation(members, faults);
@@ -236,27 +231,30 @@ fn assemble(
     };
     let output_schema = tree::find(members, "output")
         .and_then(|member| schemas::read(member, Side::Output, read_beside, faults));
-    let run = run::read(members, faults)?;
+    let run = run::read(members, faults);
+    let declared = later::read(members, &effects, input_schema.as_ref(), run.as_ref(), faults);
+    let (run, clocks) = (run?, clocks?);
     let by_default = if output_schema.is_some() { ResultForm::Json } else { ResultForm::Text };
-    let clocks = clocks?;
     let descriptor = Descriptor {
-        name: tool.to_owned(),
+        name: tool,
         description: description?,
-        effect: effect?,
+        effect: effects.effect?,
         rerun,
-        timeout_ms: clocks.timeout_ms,
-        queue_timeout_ms: clocks.queue_timeout_ms,
+        timeout_ms: clocks.settled.timeout_ms,
+        queue_timeout_ms: clocks.settled.queue_timeout_ms,
         total_timeout_ms: clocks.total_timeout_ms,
-        max_attempts: clocks.max_attempts,
-        result_bytes_max: result_bytes_max?,
+        max_attempts: clocks.settled.max_attempts,
+        result_bytes_max: clocks.settled.result_bytes_max,
         input_schema: input_schema?,
         output_schema,
         result: run.result.unwrap_or(by_default),
         runner: Runner::Exec { command: run.command.clone() },
         tags,
         presentation,
+        declared,
     };
-    Some(Manifest { descriptor, command: run.command, secrets })
+    let origins = clocks.settled.origins;
+    Some(Manifest { descriptor, command: run.command, secrets, origins })
 }
 
 fn description(members: &[Member], faults: &mut Faults<'_>) -> Option<String> {
@@ -267,80 +265,15 @@ fn description(members: &[Member], faults: &mut Faults<'_>) -> Option<String> {
         return None;
     };
     match &member.node.kind {
-        Kind::Text(text) if text.trim().is_empty() => {
-            faults.at(member.line, "manifest.missing", "`description` is empty", mend);
-            None
+        Kind::Text(text) => {
+            let finding = checks::description(text);
+            let is_sound = finding.is_none();
+            faults.finding(Some(member.line), finding);
+            is_sound.then(|| text.clone())
         }
-        Kind::Text(text) => Some(text.clone()),
         _ => {
             value::wrong_kind(member, "a string", EXAMPLE, faults);
             None
-        }
-    }
-}
-
-fn effect(members: &[Member], faults: &mut Faults<'_>) -> Option<Effect> {
-    let Some(member) = tree::find(members, "effect") else { return Some(Effect::Write) };
-    match &member.node.kind {
-        Kind::Text(word) => {
-            let known = [Effect::Read, Effect::Idempotent, Effect::Write];
-            let effect = known.into_iter().find(|effect| effect.as_str() == word);
-            if effect.is_none() {
-                let message = format!("`effect` is `{word}`, which is none of the three");
-                let mend = "write `read`, `idempotent` or `write`";
-                faults.at(member.line, "tool.effect-invalid", message, mend);
-            }
-            effect
-        }
-        Kind::Table(_) => {
-            value::not_yet(member.line, "an expression as `effect`", faults);
-            None
-        }
-        _ => {
-            value::wrong_kind(
-                member,
-                "`read`, `idempotent` or `write`",
-                "effect = \"read\"",
-                faults,
-            );
-            None
-        }
-    }
-}
-
-/// `effect` is `None` after a fault; then `rerun` cannot be judged.
-fn rerun(members: &[Member], effect: Option<Effect>, faults: &mut Faults<'_>) -> bool {
-    let Some(member) = tree::find(members, "rerun") else { return false };
-    let rerun = value::flag(member, faults).unwrap_or(false);
-    if rerun && effect.is_some_and(|effect| effect != Effect::Write) {
-        faults.at(
-            member.line,
-            "tool.rerun-invalid",
-            "`rerun` is for writes: other tools run again anyway",
-            "remove it",
-        );
-    }
-    rerun
-}
-
-/// Keys of which only the default works yet: `enabled = true` and `weight = 1`.
-fn only_default(members: &[Member], faults: &mut Faults<'_>) {
-    if let Some(member) = tree::find(members, "enabled") {
-        match member.node.kind {
-            Kind::Bool(true) => {}
-            Kind::Bool(false) | Kind::Table(_) => {
-                value::not_yet(member.line, "`enabled` with another value than `true`", faults);
-            }
-            _ => value::wrong_kind(member, "a boolean", "enabled = true", faults),
-        }
-    }
-    if let Some(member) = tree::find(members, "weight") {
-        match &member.node.kind {
-            Kind::Number(number) if number.as_u64() == Some(1) => {}
-            Kind::Number(number) if number.as_u64().is_some_and(|weight| weight > 1) => {
-                value::not_yet(member.line, "`weight` with another value than 1", faults);
-            }
-            _ => value::wrong_kind(member, "a whole number from 1", "weight = 1", faults),
         }
     }
 }

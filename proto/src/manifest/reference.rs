@@ -1,8 +1,10 @@
 //! The reference of manifests, rendered from the tables that manifests are checked by, so that it
 //! cannot say anything else than the code does.
 
-use super::keys::{Absent, Form, Key, PRESENTATION, RUN, Support, TOP};
-use super::{MANIFEST_BYTES_MAX, MAX_ATTEMPTS_MAX};
+use super::MANIFEST_BYTES_MAX;
+use super::keys::{Absent, Form, Key, Support};
+use super::tables::{PRESENTATION, RUN, TOP};
+use crate::checks::MAX_ATTEMPTS_MAX;
 use crate::limit::RESULT_BYTES_CAP;
 use crate::schema::SCHEMA_BYTES_MAX;
 use crate::unit::{self, DURATIONS, SIZES};
@@ -13,9 +15,11 @@ const HEAD: &str = "# Manifests
 
 A manifest defines one tool. It is a file of the worker's tools folder, `<tool>.toml`, or `<tool>.json`
 with the same keys; the file's name without its ending is the tool's name: 1 to 64 of `A-Z`, `a-z`,
-`0-9`, `_` and `-`, a letter or `_` first. Entries that begin with a dot and folders are skipped, links are
-followed. Every fault of every manifest is told at once, and the worker then exits 78;
-[errors.md](errors.md) explains each code.
+`0-9`, `_` and `-`, a letter or `_` first. A folder in it is a package: `crm/find.toml` is the tool
+`crm_find`, and its paths start at `crm`. Entries that begin with a dot and folders inside a package are
+left alone, links are followed. Every fault of every manifest is told at once, by `toolfleet check` and by
+a worker, which then exits 78; [errors.md](errors.md) explains each code, and editors complete keys by
+[manifest.schema.json](manifest.schema.json).
 
 ```toml
 # tools/weather.toml
@@ -34,18 +38,20 @@ exec = [\"./weather.sh\"]
 result = \"json\"
 ```
 
-In TOML, keys of the manifest itself stand above the first table.
+In TOML, keys of the manifest itself stand above the first table. For `timeout`, `queue_timeout`,
+`max_attempts` and `max_result_size` the configuration may hold defaults of a pool and of the fleet, which
+come before those told here ([operations.md](operations.md)).
 ";
 
 /// What stands before the keys that do nothing yet.
 const NOT_YET: &str = "
 ## Not yet
 
-These keys are known and refused (`manifest.not-yet`): a key is never ignored. The same holds for an
-expression as `effect`, for `enabled` other than `true` and for `weight` other than 1.
+These keys are known, checked, and then refused (`manifest.not-yet`): a key is never ignored. The same
+holds for an expression as `effect`, for `enabled` other than `true` and for `weight` other than 1.
 
-| key | will say |
-|---|---|
+| key | value | will say |
+|---|---|---|
 ";
 
 /// The whole reference, Markdown; kept as `docs/manifest.md`.
@@ -62,7 +68,7 @@ pub fn render() -> String {
     page.push_str(NOT_YET);
     for (table, keys) in [("", TOP), ("run.", RUN), ("presentation.", PRESENTATION)] {
         for key in keys.iter().filter(|key| key.support == Support::NotYet) {
-            let _ = writeln!(page, "| `{table}{}` | {} |", key.name, key.doc);
+            let _ = writeln!(page, "| `{table}{}` | {} | {} |", key.name, form(key.form), key.doc);
         }
     }
     page
@@ -79,8 +85,8 @@ fn section(page: &mut String, title: &str, keys: &[Key]) {
     }
 }
 
-fn form(form: Form) -> String {
-    match form {
+fn form(value: Form) -> String {
+    match value {
         Form::Text => "string".to_owned(),
         Form::Words(words) => {
             words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
@@ -91,8 +97,17 @@ fn form(form: Form) -> String {
         Form::Size => "size, as `\"64KB\"`".to_owned(),
         Form::List => "list of strings".to_owned(),
         Form::Table => "table".to_owned(),
+        Form::Keys(keys) if keys.len() > 6 => "table".to_owned(),
+        Form::Keys(keys) => {
+            let parts = |key: &Key| format!("`{}` ({})", key.name, form(key.form));
+            format!("table of {}", keys.iter().map(parts).collect::<Vec<_>>().join(", "))
+        }
+        Form::Money => "amount, as `\"0.05 USD\"`".to_owned(),
+        Form::Address => "address, as `\"https://example.com/path\"`".to_owned(),
+        Form::Expression => "`{ expr = \"…\" }`".to_owned(),
+        Form::Either(forms) => forms.iter().copied().map(form).collect::<Vec<_>>().join("; or "),
+        Form::Any => "any value".to_owned(),
         Form::Schema => "JSON Schema, or the path of a JSON file".to_owned(),
-        Form::Open => "not settled".to_owned(),
     }
 }
 

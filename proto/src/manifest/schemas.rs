@@ -4,8 +4,8 @@ use super::fault::Faults;
 use super::tree::{self, Kind, Member, Node};
 use super::value::wrong_kind;
 use super::{ReadBeside, Syntax, text_fits};
-use crate::schema::Schema;
-use serde_json::Value;
+use crate::checks::{self, Finding};
+use serde_json::{Map, Value};
 
 /// Which of the two schemas.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) fn read(
     faults: &mut Faults<'_>,
 ) -> Option<Value> {
     match &member.node.kind {
-        Kind::Table(_) => {
+        Kind::Table(_) | Kind::Bool(_) => {
             let file = faults.file().to_owned();
             check(&member.node, &file, member, side, faults)
         }
@@ -114,11 +114,16 @@ fn check(
 ) -> Option<Value> {
     // A schema in the manifest is reported at its key, one in a file at the file.
     let line = if file == faults.file() { Some(member.line) } else { None };
-    let Kind::Table(members) = &node.kind else {
-        let message =
-            format!("the schema of `{}` is {}, not an object", member.key, node.kind_name());
-        faults.beside(file, line, "manifest.type", message, "write a JSON Schema object");
-        return None;
+    let type_line = match &node.kind {
+        Kind::Table(members) => tree::find(members, "type").map_or(node.line, |found| found.line),
+        // `true` and `false` are schemas too.
+        Kind::Bool(_) => node.line,
+        _ => {
+            let message =
+                format!("the schema of `{}` is {}, not an object", member.key, node.kind_name());
+            faults.beside(file, line, "manifest.type", message, "write a JSON Schema object");
+            return None;
+        }
     };
     let value = match node.to_value() {
         Ok(value) => value,
@@ -133,33 +138,17 @@ fn check(
             return None;
         }
     };
-    let mut is_sound = true;
-    if side == Side::Input && !may_be_object(&value) {
-        let line = tree::find(members, "type").map_or(node.line, |found| found.line);
-        faults.beside(
-            file,
-            Some(line),
-            "tool.input-not-object",
-            "arguments are always an object, and this schema allows none",
-            "write `type = \"object\"` at the root of the input schema",
-        );
-        is_sound = false;
+    let before = faults.count();
+    if side == Side::Input && !checks::may_be_object(&value) {
+        let Finding { code, message, mend } = checks::not_an_object();
+        faults.beside(file, Some(type_line), code, message, mend);
     }
-    if let Err(error) = Schema::compile(&value) {
-        let mend = format!("correct the schema of `{}`", member.key);
-        faults.beside(file, line, error.code, error.message, mend);
-        is_sound = false;
+    if let Some(Finding { code, message, mend }) = checks::compiled(&member.key, &value) {
+        faults.beside(file, line, code, message, mend);
     }
-    is_sound.then_some(value)
-}
-
-/// Whether the root's `type`, where there is one, lets an object pass.
-fn may_be_object(schema: &Value) -> bool {
-    match schema.get("type") {
-        None => true,
-        Some(Value::Array(types)) => types.iter().any(|name| name == "object"),
-        Some(name) => name == "object",
-    }
+    // Everything that shows or follows a schema can then take it for an object.
+    let value = if value == Value::Bool(true) { Value::Object(Map::new()) } else { value };
+    (faults.count() == before).then_some(value)
 }
 
 #[cfg(test)]

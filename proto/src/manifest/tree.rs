@@ -250,6 +250,9 @@ impl<'a> Reader<'a> {
             }
             _ => match serde_json::from_str(part).ok()? {
                 Value::Bool(flag) => Kind::Bool(flag),
+                Value::Number(_) if is_beyond_64_bits(part) => {
+                    Kind::Alien("an integer above 64 bits")
+                }
                 Value::Number(number) => Kind::Number(number),
                 Value::String(text) => Kind::Text(text),
                 Value::Null | Value::Array(_) | Value::Object(_) => Kind::Null,
@@ -264,6 +267,12 @@ impl<'a> Reader<'a> {
         let before = before.strip_suffix(':').unwrap_or(before).trim_end();
         self.lines.at(before.len().saturating_sub(1))
     }
+}
+
+/// A whole number that would lose digits, as it would in TOML.
+fn is_beyond_64_bits(digits: &str) -> bool {
+    let is_whole = digits.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    is_whole && digits.parse::<i64>().is_err() && digits.parse::<u64>().is_err()
 }
 
 /// Drops a TOML value level by level: dropped as a whole, a long dotted key overflows the stack.
@@ -374,6 +383,9 @@ mod tests {
             let node = read(&format!("a = {number}"), Syntax::Toml).unwrap();
             assert!(node.to_value().is_err(), "{number}");
         }
+        let node = read("{\"a\": 99999999999999999999}", Syntax::Json).unwrap();
+        assert_eq!(node.to_value(), Err((1, "an integer above 64 bits")));
+        assert!(read("[18446744073709551615, -9223372036854775808, 1e30]", Syntax::Json).is_ok());
     }
 
     proptest! {

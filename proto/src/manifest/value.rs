@@ -1,7 +1,10 @@
 //! Single values of a manifest: read, or a fault with its mend.
 
 use super::fault::Faults;
-use super::tree::{Kind, Member, Node};
+use super::keys::{self, Key};
+use super::tables::EXPRESSION;
+use super::tree::{self, Kind, Member, Node};
+use crate::declared::{EXPRESSION_BYTES_MAX, Expression};
 use crate::unit::{self, UnitError};
 
 /// A value of the wrong kind.
@@ -16,12 +19,17 @@ pub(super) fn wrong_kind(member: &Member, wanted: &str, example: &str, faults: &
 
 /// A span in milliseconds.
 pub(super) fn duration_ms(member: &Member, faults: &mut Faults<'_>) -> Option<u64> {
-    with_unit(member, unit::parse_duration_ms, "tool.timeout-invalid", "10s", faults)
+    span_ms(member, "tool.timeout-invalid", faults)
 }
 
-/// A size in bytes.
-pub(super) fn bytes(member: &Member, faults: &mut Faults<'_>) -> Option<u64> {
-    with_unit(member, unit::parse_bytes, "tool.max-result-size-invalid", "64KB", faults)
+/// A size in bytes; `code` where it is none.
+pub(super) fn bytes(member: &Member, code: &'static str, faults: &mut Faults<'_>) -> Option<u64> {
+    with_unit(member, unit::parse_bytes, code, "64KB", faults)
+}
+
+/// A span in milliseconds; `code` where it is none.
+pub(super) fn span_ms(member: &Member, code: &'static str, faults: &mut Faults<'_>) -> Option<u64> {
+    with_unit(member, unit::parse_duration_ms, code, "10s", faults)
 }
 
 fn with_unit(
@@ -86,6 +94,93 @@ pub(super) fn texts(
         wrong_kind(member, wanted, &example, faults);
     }
     texts
+}
+
+/// A text that is not blank.
+pub(super) fn text(member: &Member, faults: &mut Faults<'_>) -> Option<String> {
+    match &member.node.kind {
+        Kind::Text(text) if !text.trim().is_empty() => Some(text.clone()),
+        Kind::Text(_) => {
+            let message = format!("`{}` is empty", member.key);
+            faults.at(member.line, "manifest.type", message, "write a name, or remove it");
+            None
+        }
+        _ => {
+            wrong_kind(member, "a string", &format!("{} = \"…\"", member.key), faults);
+            None
+        }
+    }
+}
+
+/// An address that begins with `http://` or `https://`.
+pub(super) fn address(member: &Member, faults: &mut Faults<'_>) -> Option<String> {
+    let text = text(member, faults)?;
+    if text.starts_with("http://") || text.starts_with("https://") {
+        return Some(text);
+    }
+    let message = format!("`{}` is no address", member.key);
+    faults.at(member.line, "manifest.type", message, "write one as in `https://example.com/path`");
+    None
+}
+
+/// A whole number within bounds; `code` where it is none.
+pub(super) fn count(
+    member: &Member,
+    bounds: std::ops::RangeInclusive<u64>,
+    code: &'static str,
+    faults: &mut Faults<'_>,
+) -> Option<u64> {
+    let Kind::Number(number) = &member.node.kind else {
+        let example = format!("{} = {}", member.key, bounds.start());
+        wrong_kind(member, "a whole number", &example, faults);
+        return None;
+    };
+    let count = number.as_u64().filter(|count| bounds.contains(count));
+    if count.is_none() {
+        let mend = format!("write a whole number from {} to {}", bounds.start(), bounds.end());
+        faults.at(member.line, code, format!("`{}` is {number}", member.key), mend);
+    }
+    count
+}
+
+/// An expression, `{ expr = "…" }`.
+pub(super) fn expression(member: &Member, faults: &mut Faults<'_>) -> Option<Expression> {
+    let Kind::Table(members) = &member.node.kind else {
+        let example = format!("{} = {{ expr = \"…\" }}", member.key);
+        wrong_kind(member, "an expression", &example, faults);
+        return None;
+    };
+    known_keys(members, EXPRESSION, &member.key, faults);
+    let Some(inner) = tree::find(members, "expr") else {
+        let message = format!("`{}` has no `expr`", member.key);
+        faults.at(member.line, "manifest.type", message, "write `{ expr = \"…\" }`");
+        return None;
+    };
+    let Kind::Text(expr) = &inner.node.kind else {
+        wrong_kind(inner, "a string", "expr = \"…\"", faults);
+        return None;
+    };
+    if expr.trim().is_empty() || expr.len() > EXPRESSION_BYTES_MAX {
+        let message = match expr.len() {
+            bytes if bytes > EXPRESSION_BYTES_MAX => format!("an expression of {bytes} bytes"),
+            _ => "an expression that is empty".to_owned(),
+        };
+        let mend = format!("write an expression of at most {EXPRESSION_BYTES_MAX} bytes");
+        faults.at(inner.line, "tool.expression-invalid", message, mend);
+        return None;
+    }
+    Some(Expression { expr: expr.clone() })
+}
+
+/// Faults of the keys of a table that it does not have.
+pub(super) fn known_keys(members: &[Member], keys: &[Key], place: &str, faults: &mut Faults<'_>) {
+    for member in members {
+        if keys::support(keys, &member.key).is_none() {
+            let message = format!("unknown key `{}` in `{place}`", member.key);
+            let mend = keys::mend_unknown(keys, &member.key);
+            faults.at(member.line, "manifest.unknown-key", message, mend);
+        }
+    }
 }
 
 /// A key that is known and does nothing yet.

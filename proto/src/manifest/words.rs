@@ -1,10 +1,13 @@
 //! What a manifest says around the run itself: secrets, tags and words for people.
 
-use super::fault::Faults;
+use super::Syntax;
+use super::fault::{Fault, Faults};
 use super::keys;
+use super::tables::PRESENTATION;
 use super::tree::{self, Kind, Member};
 use super::value::{table, texts, wrong_kind};
-use serde_json::Value;
+use crate::checks::Finding;
+use serde_json::{Value, json};
 
 /// Variables that every tool process is given; a secret of that name would hide them.
 const OWN_VARIABLES: [&str; 7] =
@@ -77,6 +80,20 @@ pub(super) fn presentation(members: &[Member], faults: &mut Faults<'_>) -> Optio
     }
 }
 
+/// What is wrong with words for people that stand in no manifest.
+pub(super) fn of_value(value: &Value) -> Vec<Finding> {
+    let text = json!({ "presentation": value }).to_string();
+    let mut faults = Faults::new("");
+    match tree::read(&text, Syntax::Json).map(|node| node.kind) {
+        Ok(Kind::Table(members)) => {
+            presentation(&members, &mut faults);
+        }
+        _ => faults.whole("manifest.type", "`presentation` cannot be read", "shorten it"),
+    }
+    let finding = |Fault { code, message, mend, .. }| Finding { code, message, mend };
+    faults.into_sorted().into_iter().map(finding).collect()
+}
+
 fn presentation_keys(members: &[Member], may_hold_locales: bool, faults: &mut Faults<'_>) {
     for member in members {
         let key = member.key.as_str();
@@ -86,7 +103,7 @@ fn presentation_keys(members: &[Member], may_hold_locales: bool, faults: &mut Fa
             ("confirm" | "component", _) => {
                 wrong_kind(member, "a table", &format!("[presentation.{key}]"), faults);
             }
-            _ if keys::support(keys::PRESENTATION, key).is_some() => {
+            _ if keys::support(PRESENTATION, key).is_some() => {
                 if !is_text {
                     wrong_kind(member, "a string", &format!("{key} = \"…\""), faults);
                 }
@@ -98,7 +115,7 @@ fn presentation_keys(members: &[Member], may_hold_locales: bool, faults: &mut Fa
                 member.line,
                 "manifest.unknown-key",
                 format!("unknown key `{key}` in `[presentation]`"),
-                keys::mend_unknown(keys::PRESENTATION, key),
+                keys::mend_unknown(PRESENTATION, key),
             ),
         }
     }

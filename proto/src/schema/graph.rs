@@ -29,7 +29,7 @@ pub(super) struct Node {
     /// What applies to the same value whatever it is: `$ref` and `allOf`.
     pub(super) always: Vec<usize>,
     /// Everything that may apply to the same value, `always` included.
-    in_place: Vec<usize>,
+    pub(super) in_place: Vec<usize>,
 }
 
 /// The subschemas of a document, the root first. Refuses references that leave the document, lead

@@ -92,6 +92,24 @@ impl Schema {
         self.validator.is_valid(value)
     }
 
+    /// Whether the schema knows a property of that name at its root, in any branch that may apply
+    /// there.
+    pub fn has_property(&self, name: &str) -> bool {
+        let mut pending = vec![0];
+        let mut seen = vec![false; self.nodes.len()];
+        while let Some(id) = pending.pop() {
+            let Some(node) = self.nodes.get(id).filter(|_| !std::mem::replace(&mut seen[id], true))
+            else {
+                continue;
+            };
+            if node.properties.iter().any(|(property, _)| property == name) {
+                return true;
+            }
+            pending.extend(&node.in_place);
+        }
+        false
+    }
+
     /// Everything that is wrong with a value, in the validator's order; empty if it fits.
     pub fn issues(&self, value: &Value) -> Vec<Issue> {
         self.faults(value).into_iter().map(|fault| issue(value, fault)).collect()

@@ -233,6 +233,16 @@ fn defaults_that_break_the_whole_are_left_out() {
 }
 
 #[test]
+fn properties_are_found_in_every_branch_of_the_root_and_not_below() {
+    let schema = schema(&json!({"properties": {"a": {"properties": {"deep": true}}},
+        "anyOf": [{"$ref": "#/$defs/b"}, {"not": {"properties": {"c": true}}}],
+        "$defs": {"b": {"properties": {"b": true}}, "d": {"properties": {"d": true}}}}));
+    for (name, is_there) in [("a", true), ("b", true), ("c", true), ("deep", false), ("d", false)] {
+        assert_eq!(schema.has_property(name), is_there, "{name}");
+    }
+}
+
+#[test]
 fn numbers_are_judged_by_value_and_handed_on_as_written() {
     let whole = json!({"properties": {"n": {"type": "integer"}}});
     for digits in ["5", "5.0", "5e0", "1e3", "-0", "123456789012345678901234567890"] {

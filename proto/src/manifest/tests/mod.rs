@@ -1,14 +1,28 @@
+mod later;
+
 use super::*;
+use crate::descriptor::is_tool_name;
+use crate::effect::Effect;
 use proptest::prelude::*;
 
-const SOUND: &str = "description = \"Finds\"\n[run]\nexec = [\"./find.sh\"]\n";
+pub(super) const SOUND: &str = "description = \"Finds\"\n[run]\nexec = [\"./find.sh\"]\n";
 
 fn nothing_beside(path: &str) -> Result<String, String> {
     Err(format!("no file `{path}`"))
 }
 
+fn parse_as(
+    file: &str,
+    stem: &str,
+    text: &str,
+    syntax: Syntax,
+    beside: ReadBeside<'_>,
+) -> Result<Manifest, Vec<Fault>> {
+    parse(Source { file, package: None, stem, text, syntax }, &Rules::default(), beside)
+}
+
 fn toml(text: &str) -> Result<Manifest, Vec<Fault>> {
-    parse("tools/find.toml", "find", text, Syntax::Toml, &nothing_beside)
+    parse_as("tools/find.toml", "find", text, Syntax::Toml, &nothing_beside)
 }
 
 /// Codes and lines of the faults of a manifest: the sound one with `keys` put before it.
@@ -98,7 +112,7 @@ fn json_gives_the_same_descriptor_as_toml() {
         "input": {"type": "object",
                   "properties": {"b": {"type": "string"}, "a": {"type": "number"}}},
         "run": {"exec": ["jq"]}}"#;
-    let from_json = parse("find.json", "find", text, Syntax::Json, &nothing_beside);
+    let from_json = parse_as("find.json", "find", text, Syntax::Json, &nothing_beside);
     let (from_toml, from_json) = (from_toml.unwrap(), from_json.unwrap());
     assert_eq!(from_toml, from_json);
     assert_eq!(from_toml.descriptor.hash(), from_json.descriptor.hash());
@@ -133,7 +147,8 @@ http = "https://example.com"
 mode = "warm"
 timeout = "5s"
 "#;
-    let faults = parse("tools/1 x.toml", "1 x", text, Syntax::Toml, &nothing_beside).unwrap_err();
+    let faults =
+        parse_as("tools/1 x.toml", "1 x", text, Syntax::Toml, &nothing_beside).unwrap_err();
     let found: Vec<_> = faults.iter().map(|fault| (fault.code, fault.line)).collect();
     assert_eq!(
         found,
@@ -165,23 +180,6 @@ timeout = "5s"
 }
 
 #[test]
-fn every_known_key_that_does_nothing_yet_is_refused_by_name() {
-    let waiting = keys::TOP.iter().filter(|key| key.support == Support::NotYet);
-    let mut count = 0;
-    for key in waiting.map(|key| key.name) {
-        let faults = toml(&format!("{key} = \"x\"\n{SOUND}")).unwrap_err();
-        assert_eq!(faults.len(), 1, "{key}");
-        assert_eq!(faults[0].code, "manifest.not-yet", "{key}");
-        assert!(faults[0].message.contains(key), "{}", faults[0]);
-        count += 1;
-    }
-    assert_eq!(count, 11);
-    for keys in ["effect = { expr = \"x\" }", "enabled = { flag = \"x\" }", "weight = 2"] {
-        assert_eq!(faults_of(keys), [("manifest.not-yet", Some(1))], "{keys}");
-    }
-}
-
-#[test]
 fn values_of_the_wrong_kind_are_named() {
     for keys in [
         "timeout = true",
@@ -197,6 +195,7 @@ fn values_of_the_wrong_kind_are_named() {
         "tags = [\" \"]",
         "input = 1",
         "input.default = 1979-05-27",
+        "output = 1",
         "presentation = \"x\"",
         "presentation.label = 1",
         "presentation.confirm = \"x\"",
@@ -248,9 +247,8 @@ fn a_run_holds_exactly_one_runner() {
         ("[run]\nexec = [\"a\",\n \"b\\u0000\"]", vec![("manifest.run", Some(4))]),
         ("[run]\nexec = \"./a | b\"", vec![("manifest.type", Some(3))]),
         ("[run]\nexec = [\"a\"]\nagent = {}", vec![("manifest.run", Some(4))]),
-        ("[run]\nhttp = \"x\"", vec![("manifest.not-yet", Some(3))]),
+        ("[run]\nhttp = \"https://x.example\"", vec![("manifest.not-yet", Some(3))]),
         ("[run]\nexec = [\"a\"]\nresult = \"xml\"", vec![("manifest.type", Some(4))]),
-        ("[run]\nexec = [\"a\"]\nverify = {}", vec![("manifest.not-yet", Some(4))]),
     ] {
         let faults = toml(&format!("description = \"D\"\n{run}")).unwrap_err();
         let found: Vec<_> = faults.iter().map(|fault| (fault.code, fault.line)).collect();
@@ -277,7 +275,7 @@ fn a_schema_may_stand_in_a_file_beside() {
     };
     let read = |path: &str| {
         let text = format!("input = \"{path}\"\n{SOUND}");
-        parse("tools/find.toml", "find", &text, Syntax::Toml, &beside)
+        parse_as("tools/find.toml", "find", &text, Syntax::Toml, &beside)
     };
     let manifest = read("./schemas/in.json").unwrap();
     assert_eq!(manifest.descriptor.input_schema, json!({"type": ["null", "object"]}));
@@ -309,7 +307,7 @@ fn a_schema_that_does_not_compile_is_a_fault_at_its_key() {
 #[test]
 fn names_are_judged_by_shape_and_length() {
     let codes = |tool: &str| -> Vec<&'static str> {
-        match parse("f", tool, SOUND, Syntax::Toml, &nothing_beside) {
+        match parse_as("f", tool, SOUND, Syntax::Toml, &nothing_beside) {
             Ok(_) => Vec::new(),
             Err(faults) => faults.iter().map(|fault| fault.code).collect(),
         }
@@ -321,7 +319,7 @@ fn names_are_judged_by_shape_and_length() {
     let both = format!("{}é", "a".repeat(64));
     assert_eq!(codes(&both), ["tool.name-too-long", "tool.name-invalid"]);
     for bad in ["1a", "-x", "ä b", "", &"é".repeat(70)] {
-        assert!(is_tool_name(&proposed_name(bad)), "{bad}");
+        assert!(is_tool_name(&checks::proposed(bad)), "{bad}");
     }
 }
 
@@ -331,9 +329,9 @@ fn a_text_that_cannot_be_read_says_where() {
     assert!(faults.iter().all(|fault| fault.code == "manifest.syntax"));
     assert_eq!(faults[0].line, Some(2));
     let broken = "{\n \"description\": \"D\",\n}";
-    let faults = parse("a.json", "a", broken, Syntax::Json, &nothing_beside).unwrap_err();
+    let faults = parse_as("a.json", "a", broken, Syntax::Json, &nothing_beside).unwrap_err();
     assert_eq!((faults[0].code, faults[0].line), ("manifest.syntax", Some(3)));
-    let faults = parse("a.json", "a", "[]", Syntax::Json, &nothing_beside).unwrap_err();
+    let faults = parse_as("a.json", "a", "[]", Syntax::Json, &nothing_beside).unwrap_err();
     assert_eq!((faults[0].code, faults[0].line), ("manifest.type", Some(1)));
     let faults = toml(&"#".repeat(MANIFEST_BYTES_MAX + 1)).unwrap_err();
     assert_eq!((faults.len(), faults[0].code), (1, "manifest.too-large"));
@@ -347,16 +345,16 @@ fn misplaced_keys_are_sent_where_they_belong() {
 }
 
 #[test]
-fn two_files_of_one_tool_are_a_fault_of_the_second() {
+fn two_files_of_one_tool_are_a_fault_of_both() {
     let set = |names: &[(&str, &str)]| {
         let owned: Vec<_> = names.iter().map(|(f, t)| ((*f).into(), (*t).into())).collect();
         check_set(&owned)
     };
     assert!(set(&[("a.toml", "a"), ("b.json", "b")]).is_empty());
     let faults = set(&[("a.json", "a"), ("a.toml", "a"), ("b.toml", "b")]);
-    assert_eq!(faults.len(), 1);
-    assert_eq!((faults[0].code, faults[0].file.as_str()), ("tool.duplicate-name", "a.toml"));
-    assert!(faults[0].message.contains("`a.json`"));
+    let found: Vec<_> = faults.iter().map(|fault| (fault.code, fault.file.as_str())).collect();
+    assert_eq!(found, [("tool.duplicate-name", "a.json"), ("tool.duplicate-name", "a.toml")]);
+    assert!(faults[0].message.contains("`a.toml`") && faults[1].message.contains("`a.json`"));
 }
 
 #[test]
@@ -367,11 +365,48 @@ fn the_line_of_a_key_can_be_asked_for() {
     assert_eq!(line_of("{\n\"run\": 1}", Syntax::Json, &["run", "exec"]), None);
 }
 
+#[test]
+fn the_layers_settle_what_the_manifest_leaves_open() {
+    use crate::layers::{Defaults, Origin};
+    let rules = Rules {
+        naming: None,
+        pool: Defaults { timeout_ms: Some(5_000), ..Defaults::default() },
+        fleet: Defaults {
+            timeout_ms: Some(7_000),
+            max_attempts: Some(2),
+            result_bytes_max: Some(1_024),
+            ..Defaults::default()
+        },
+    };
+    let read = |keys: &str| {
+        let text = format!("{keys}\n{SOUND}");
+        let source = Source {
+            file: "f",
+            package: Some("crm"),
+            stem: "find",
+            text: &text,
+            syntax: Syntax::Toml,
+        };
+        parse(source, &rules, &nothing_beside)
+    };
+    let manifest = read("max_attempts = 4").unwrap();
+    let found = &manifest.descriptor;
+    assert_eq!(found.name, "crm_find");
+    assert_eq!((found.timeout_ms, found.total_timeout_ms), (5_000, 20_000));
+    assert_eq!((found.queue_timeout_ms, found.result_bytes_max), (60_000, 1_024));
+    let origins = manifest.origins;
+    assert_eq!((origins.timeout, origins.max_attempts), (Origin::Pool, Origin::Tool));
+    assert_eq!((origins.queue_timeout, origins.max_result_size), (Origin::BuiltIn, Origin::Fleet));
+    let faults = read("total_timeout = \"4s\"").unwrap_err();
+    assert_eq!(faults[0].code, "tool.total-timeout-invalid");
+    assert!(faults[0].message.contains("5 s"), "{}", faults[0].message);
+}
+
 proptest! {
     #[test]
     fn any_text_is_a_manifest_or_has_faults(text in "[a-z]{1,8} ?= ?[\"\\[{]?[a-z0-9.]{0,6}.*") {
         for syntax in [Syntax::Toml, Syntax::Json] {
-            if let Err(faults) = parse("f", "f", &text, syntax, &nothing_beside) {
+            if let Err(faults) = parse_as("f", "f", &text, syntax, &nothing_beside) {
                 prop_assert!(!faults.is_empty());
             }
         }

@@ -1,0 +1,237 @@
+//! Every key that a manifest can have, told once: manifests are checked by these tables, and the
+//! reference and the editors' schema are rendered from them.
+
+use super::keys::{Absent, Form, Key, Support};
+use crate::checks::{
+    MAX_ATTEMPTS_DEFAULT, QUEUE_TIMEOUT_DEFAULT_MS, RESULT_BYTES_DEFAULT, TIMEOUT_DEFAULT_MS,
+};
+
+const fn now(name: &'static str, form: Form, absent: Absent, doc: &'static str) -> Key {
+    Key { name, support: Support::Now, form, absent, doc }
+}
+
+const fn not_yet(name: &'static str, form: Form, doc: &'static str) -> Key {
+    Key { name, support: Support::NotYet, form, absent: Absent::Nothing, doc }
+}
+
+/// Keys of the manifest itself.
+pub(super) const TOP: &[Key] = &[
+    now(
+        "description",
+        Form::Text,
+        Absent::Fault,
+        "What the tool does and when to use it, written for the model.",
+    ),
+    now(
+        "effect",
+        Form::Either(&[Form::Words(&["read", "idempotent", "write"]), Form::Expression]),
+        Absent::Words("`write`"),
+        "What a call may change, which decides whether it runs again after its worker was lost: `read` \
+         and `idempotent` calls do, a `write` that may have started does not. An expression is refused yet.",
+    ),
+    now(
+        "timeout",
+        Form::Span,
+        Absent::Span(TIMEOUT_DEFAULT_MS),
+        "How long one attempt may run, counted from the start of the tool.",
+    ),
+    now(
+        "queue_timeout",
+        Form::Span,
+        Absent::Span(QUEUE_TIMEOUT_DEFAULT_MS),
+        "How long a call may wait for a worker before it ends without having run.",
+    ),
+    now(
+        "total_timeout",
+        Form::Span,
+        Absent::Words("`timeout` times `max_attempts`"),
+        "How long all attempts may take together; not shorter than `timeout`.",
+    ),
+    now(
+        "max_attempts",
+        Form::Count,
+        Absent::Count(MAX_ATTEMPTS_DEFAULT),
+        "How often a call may be started when its worker is lost each time.",
+    ),
+    now(
+        "rerun",
+        Form::Flag,
+        Absent::Words("`false`"),
+        "Lets a `write` whose worker was lost start again: only for a tool that passes the idempotency \
+         key to a service which honours it; refused beside another effect.",
+    ),
+    not_yet(
+        "retry",
+        Form::Keys(RETRY),
+        "Tries again inside one attempt after a passing failure of a `read` or `idempotent` call.",
+    ),
+    now(
+        "max_result_size",
+        Form::Size,
+        Absent::Size(RESULT_BYTES_DEFAULT),
+        "Bound of the text that the model reads; a longer result is cut and marked, and is no error.",
+    ),
+    not_yet("roles", Form::List, "Roles that may call the tool, any of them."),
+    not_yet("ability", Form::Text, "An ability that a caller must have."),
+    now(
+        "enabled",
+        Form::Either(&[Form::Flag, Form::Keys(SWITCH)]),
+        Absent::Words("`true`"),
+        "Whether the tool is on; only `true` works yet, any other value is refused.",
+    ),
+    not_yet(
+        "can_use",
+        Form::Either(&[Form::Expression, Form::Keys(WEBHOOK)]),
+        "A condition on the caller.",
+    ),
+    not_yet("channel", Form::Text, "Who is asked before a call runs."),
+    not_yet("confirm", Form::Flag, "A preview first, the call after it was confirmed."),
+    not_yet(
+        "preflight",
+        Form::Flag,
+        "A check before a person is asked, and again before the call runs; not for a `read`.",
+    ),
+    not_yet(
+        "time_args",
+        Form::List,
+        "Arguments that must be absolute instants in an execution with `asOf`; each is a property of the \
+         input.",
+    ),
+    not_yet(
+        "dry_run_result",
+        Form::Either(&[Form::Expression, Form::Any]),
+        "What a dry run answers instead of running the tool.",
+    ),
+    not_yet("cost", Form::Money, "The most that one call can cost, reserved before it runs."),
+    now(
+        "secrets",
+        Form::List,
+        Absent::Nothing,
+        "Names of secrets that the program is given as variables, each looked up when an attempt starts: \
+         a file of `worker.secrets_dir`, else the worker's environment.",
+    ),
+    now("tags", Form::List, Absent::Nothing, "Words to narrow the list of tools by."),
+    now(
+        "weight",
+        Form::Count,
+        Absent::Count(1),
+        "Slots that a call takes; only 1 works yet, a greater number is refused.",
+    ),
+    now(
+        "input",
+        Form::Schema,
+        Absent::Words("an object of any properties"),
+        "What the tool takes; must allow an object. Defaults of absent properties are filled in.",
+    ),
+    now(
+        "output",
+        Form::Schema,
+        Absent::Words("not checked"),
+        "What the tool gives; an output that does not fit ends the call as `invalid_output`.",
+    ),
+    now(
+        "presentation",
+        Form::Keys(PRESENTATION),
+        Absent::Nothing,
+        "Words for people, never shown to the model.",
+    ),
+    not_yet(
+        "limits",
+        Form::Keys(LIMITS),
+        "Bounds of the program's memory, time, processes and files.",
+    ),
+    now("run", Form::Keys(RUN), Absent::Fault, "What runs the tool: exactly one runner."),
+];
+
+/// Keys of `[run]`.
+pub(super) const RUN: &[Key] = &[
+    now(
+        "exec",
+        Form::List,
+        Absent::Fault,
+        "The program and its arguments, without a shell. A first word with a `/` that is not absolute, \
+         and any word that begins with `./` or `../`, is a path from the manifest's folder; other programs \
+         come from `/usr/local/bin:/usr/bin:/bin`.",
+    ),
+    not_yet(
+        "http",
+        Form::Either(&[Form::Address, Form::Table]),
+        "An endpoint as the runner: its address, or a table with `url`.",
+    ),
+    not_yet("mcp", Form::Keys(MCP), "A tool of an MCP server as the runner."),
+    not_yet("agent", Form::Table, "A model loop as the runner."),
+    now(
+        "result",
+        Form::Words(&["text", "json", "envelope"]),
+        Absent::Words("`json` where there is an `[output]`, else `text`"),
+        "How standard output is read: verbatim, as exactly one JSON value, or as an object with `content`.",
+    ),
+    not_yet(
+        "mode",
+        Form::Words(&["warm"]),
+        "A program that stays and serves calls one after another.",
+    ),
+    not_yet(
+        "verify",
+        Form::Keys(VERIFY),
+        "What tells whether a write that lost its worker took effect: exactly one runner.",
+    ),
+];
+
+/// Keys of `[run.verify]`.
+pub(super) const VERIFY: &[Key] = &[
+    not_yet("exec", Form::List, "The program that is asked, and its arguments."),
+    not_yet("http", Form::Either(&[Form::Address, Form::Table]), "The endpoint that is asked."),
+    not_yet("mcp", Form::Keys(MCP), "The tool of an MCP server that is asked."),
+    not_yet("agent", Form::Table, "The model loop that is asked."),
+];
+
+/// The keys of `[run]` that say what runs the tool.
+pub(super) const RUNNERS: [&str; 4] = ["exec", "http", "mcp", "agent"];
+
+/// Keys of `mcp` in `[run]`.
+pub(super) const MCP: &[Key] = &[
+    not_yet("command", Form::List, "The server's program and its arguments; or `url`."),
+    not_yet("url", Form::Address, "The server's address; or `command`."),
+    not_yet("tool", Form::Text, "The name that the server has for the tool."),
+];
+
+/// Keys of `retry`.
+pub(super) const RETRY: &[Key] = &[
+    not_yet("tries", Form::Count, "Tries in one attempt, the first included."),
+    not_yet("wait_max", Form::Span, "The longest wait between two of them."),
+];
+
+/// Keys of `[limits]`.
+pub(super) const LIMITS: &[Key] = &[
+    not_yet("memory", Form::Size, "Memory of one process."),
+    not_yet("cpu_time", Form::Span, "Time on processors of one process."),
+    not_yet("processes", Form::Count, "Processes of the tool's user at the same time."),
+    not_yet("open_files", Form::Count, "Open files of one process."),
+    not_yet("file_size", Form::Size, "Size of a file that is written."),
+];
+
+/// Keys of `enabled` where it is no boolean.
+pub(super) const SWITCH: &[Key] = &[
+    not_yet("flag", Form::Text, "The flag that says whether the tool is on."),
+    not_yet("env", Form::Text, "The variable that says whether the tool is on."),
+];
+
+/// Keys of `can_use` where it is no expression.
+pub(super) const WEBHOOK: &[Key] =
+    &[not_yet("webhook", Form::Address, "Who is asked whether the caller may.")];
+
+/// Keys of an expression.
+pub(super) const EXPRESSION: &[Key] = &[not_yet("expr", Form::Text, "The expression, in CEL.")];
+
+/// Keys of `[presentation]` and of `[presentation.<locale>]`.
+pub(super) const PRESENTATION: &[Key] = &[
+    now("label", Form::Text, Absent::Nothing, "The tool's name for people."),
+    now("running", Form::Text, Absent::Nothing, "What is said while the call runs."),
+    now("done", Form::Text, Absent::Nothing, "What is said when it has ended."),
+    now("icon", Form::Text, Absent::Nothing, "The name of an icon."),
+    now("tone", Form::Text, Absent::Nothing, "How grave the call looks."),
+    now("confirm", Form::Table, Absent::Nothing, "The words of a question before the call."),
+    now("result", Form::Text, Absent::Nothing, "How the output reads."),
+    now("component", Form::Table, Absent::Nothing, "A component that shows the output."),
+];
