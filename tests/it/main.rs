@@ -22,6 +22,7 @@ mod docs;
 mod drain;
 mod executions;
 mod formats;
+mod forms;
 mod guard;
 mod keepalive;
 mod loss;

@@ -7,6 +7,8 @@ pub mod catalog;
 pub mod execution;
 pub mod export;
 pub mod formats;
+#[cfg(test)]
+pub(crate) mod golden;
 pub mod local;
 pub mod near;
 pub mod spend;
