@@ -11,6 +11,7 @@ use crate::reading::open_call;
 use crate::service::Coordinator;
 use crate::submit::NotAccepted;
 use crate::turn::{ACTOR, TENANT};
+use serde_json::Map;
 use toolfleet_io::telemetry;
 use toolfleet_proto::descriptor::hex;
 use toolfleet_proto::effect::Effect;
@@ -125,6 +126,8 @@ impl Direct {
             call: self.names.name.call.clone(),
             call_id: self.names.call_id.clone(),
             provider_id: None,
+            is_free_text: false,
+            echo: Map::new(),
             tool: self.offer.descriptor.name.clone(),
             arguments_hash: hex(&self.arguments.hash),
             effect: self.offer.descriptor.effect.as_str().to_owned(),

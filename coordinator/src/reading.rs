@@ -3,8 +3,9 @@
 use crate::cancel::call_name;
 use crate::core::answer::Ended;
 use crate::core::execution::TurnRecord;
+use crate::core::formats::Format;
 use crate::service::Coordinator;
-use crate::turn;
+use crate::turn::{self, Forms};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -42,7 +43,7 @@ impl Coordinator {
         &self,
         execution: &str,
         turn: &TurnRecord,
-        format: Option<&str>,
+        format: Option<Format>,
         wait: Duration,
     ) -> Result<Value, Error> {
         let until = Instant::now() + wait;
@@ -67,7 +68,7 @@ impl Coordinator {
                     let mut state = result.entry();
                     state["state"] = json!("done");
                     states.push(state);
-                    ended.push((call.provider_id.clone(), result));
+                    ended.push((call.clone(), result));
                 }
                 None => states.push(json!({
                     "call": call.call,
@@ -77,16 +78,19 @@ impl Coordinator {
                 })),
             }
         }
-        let format = format.unwrap_or(&turn.format);
+        // A format of a newer build is told in our own.
+        let of_message = Format::of_messages(&turn.format).unwrap_or(Format::Native);
+        let of_answer = format.unwrap_or(of_message);
         if ended.len() == turn.calls.len() {
-            return Ok(turn::answer(execution, &turn.name, format, &ended, &turn.local));
+            let forms = Forms { of_message, of_answer };
+            return Ok(turn::answer(execution, &turn.name, forms, &ended, &turn.local));
         }
         Ok(json!({
             "executionId": execution,
             "turn": turn.name,
             "state": "running",
             "replayed": false,
-            "format": format,
+            "format": of_answer.as_str(),
             "local": turn.local,
             "pending": [],
             "calls": states,

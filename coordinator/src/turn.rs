@@ -4,13 +4,13 @@ use crate::core::admit::{self, Arguments, Names, Refusal};
 use crate::core::answer::Ended;
 use crate::core::catalog::Offer;
 use crate::core::execution::{CallRecord, Execution, Taken, TurnRecord};
-use crate::core::formats::{self, Answered, Message, ModelCall};
+use crate::core::formats::{self, Answered, Format, Message, ModelCall};
 use crate::core::wishes::Wishes;
 use crate::core::{local, turn};
 use crate::durable::{Durable, Pending};
 use crate::service::Coordinator;
 use crate::submit::NotAccepted;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use toolfleet_io::telemetry;
@@ -61,6 +61,8 @@ struct OneCall {
     names: Names,
     tool: String,
     provider_id: Option<String>,
+    is_free_text: bool,
+    echo: Map<String, Value>,
     checked: Result<(Offer, Arguments), Refusal>,
     arguments_hash: [u8; 32],
 }
@@ -112,28 +114,45 @@ async fn run_in(
             .map_err(|error| NotAccepted::Unavailable(format!("a call's task ended: {error}")))?;
         ended.push(result?);
     }
-    Ok(answer(&turn.execution, &turn.name, &turn.message.format, &ended, &left_to_loop))
+    let forms = Forms { of_message: turn.message.format, of_answer: turn.message.format };
+    Ok(answer(&turn.execution, &turn.name, forms, &ended, &left_to_loop))
 }
 
-/// One call's end with the id that goes back to the provider.
-pub type EndedCall = (Option<String>, Ended);
+/// One call's end with what its execution remembers of it.
+pub type EndedCall = (CallRecord, Ended);
+
+/// The formats of a turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Forms {
+    /// That its message came in.
+    pub of_message: Format,
+    /// That its results go back in.
+    pub of_answer: Format,
+}
 
 /// The answer to a turn that is done.
 pub fn answer(
     execution: &str,
     turn: &str,
-    format: &str,
+    forms: Forms,
     ended: &[EndedCall],
     left_to_loop: &[Value],
 ) -> Value {
+    let format = forms.of_answer;
+    let is_own = format == forms.of_message;
     let texts: Vec<String> = ended.iter().map(|(_, ended)| ended.model_text()).collect();
     let answered: Vec<Answered<'_>> = ended
         .iter()
         .zip(&texts)
-        .map(|((provider_id, ended), text)| Answered {
-            id: provider_id.as_deref().unwrap_or(&ended.call_id),
+        .map(|((call, ended), text)| Answered {
+            provider_id: call.provider_id.as_deref(),
+            call_id: &ended.call_id,
+            name: &ended.tool,
             text,
-            is_error: ended.code.is_some(),
+            code: ended.code.as_deref(),
+            is_json: ended.is_json,
+            is_free_text: call.is_free_text,
+            echo: is_own.then_some(&call.echo),
         })
         .collect();
     json!({
@@ -141,7 +160,7 @@ pub fn answer(
         "turn": turn,
         "state": "done",
         "replayed": ended.iter().any(|(_, ended)| ended.is_replayed),
-        "format": format,
+        "format": format.as_str(),
         "messages": formats::render(format, &answered),
         "local": left_to_loop,
         "pending": [],
@@ -184,6 +203,8 @@ fn split(
             names,
             tool: recorded_name(&call.name),
             provider_id: call.id.clone(),
+            is_free_text: call.is_free_text,
+            echo: call.echo.clone(),
             checked,
             arguments_hash,
         });
@@ -214,6 +235,8 @@ impl OneCall {
             call: self.names.name.call.clone(),
             call_id: self.names.call_id.clone(),
             provider_id: self.provider_id.clone(),
+            is_free_text: self.is_free_text,
+            echo: self.echo.clone(),
             tool: self.tool.clone(),
             arguments_hash: hex(&self.arguments_hash),
             effect: offer.map_or("", |offer| offer.descriptor.effect.as_str()).to_owned(),
@@ -235,7 +258,7 @@ async fn take_in(
     let now_ms = coordinator.clock.now_ms();
     let turn_record = TurnRecord {
         name: turn.name.clone(),
-        format: turn.message.format.clone(),
+        format: turn.message.format.as_str().to_owned(),
         at_ms: now_ms,
         calls: calls.iter().map(OneCall::record).collect(),
         local: left_to_loop.to_vec(),
@@ -283,7 +306,7 @@ impl Shared {
         if ended.trace_id.is_empty() {
             ended.trace_id = telemetry::trace_id(&Span::current());
         }
-        Ok((call.provider_id, ended))
+        Ok((call.record(), ended))
     }
 
     async fn end(

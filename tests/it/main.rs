@@ -30,6 +30,7 @@ mod docs;
 mod drain;
 mod executions;
 mod formats;
+mod forms;
 mod full;
 mod guard;
 mod interleavings;

@@ -1,8 +1,8 @@
 //! `GET /v1/tools`: what may be called (CONTRACT 3.2).
 
 use super::problem::Problem;
-use crate::core::catalog::native_list;
-use crate::core::{export, formats};
+use crate::core::export::{self, Wish};
+use crate::core::formats::Format;
 use crate::service::Coordinator;
 use axum::extract::{Query, State};
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
@@ -10,11 +10,37 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct Asked {
     format: Option<String>,
     agent: Option<String>,
     tags: Option<String>,
+    strict: Option<String>,
+    schema: Option<String>,
+}
+
+impl Asked {
+    fn wish(&self) -> Result<Wish, Problem> {
+        let format = self.format.as_deref().map_or(Ok(Format::Native), Format::of_tools)?;
+        let tags = self.tags.iter().flat_map(|tags| tags.split(','));
+        let tags = tags.map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+        let is_strict = choice("strict", self.strict.as_deref(), ["false", "true"])?;
+        let is_openapi = choice("schema", self.schema.as_deref(), ["json-schema", "openapi"])?;
+        Ok(Wish { format, tags, is_strict, is_openapi })
+    }
+}
+
+/// Whether the second of two values is asked for; the first is the default.
+fn choice(name: &str, value: Option<&str>, values: [&str; 2]) -> Result<bool, Problem> {
+    let value = value.unwrap_or(values[0]);
+    if values.contains(&value) {
+        return Ok(value == values[1]);
+    }
+    Err(Problem::unprocessable(
+        "option_invalid",
+        format!("{name} is {value:?}"),
+        &format!("use {name}={} or {name}={}", values[0], values[1]),
+    ))
 }
 
 pub(crate) async fn list(
@@ -31,25 +57,61 @@ pub(crate) async fn list(
             "leave agent out: the fleet has no agents yet",
         ));
     }
-    let tags: Vec<String> = asked
-        .tags
-        .iter()
-        .flat_map(|tags| tags.split(','))
-        .map(str::trim)
-        .filter(|tag| !tag.is_empty())
-        .map(str::to_owned)
-        .collect();
-    let offers = coordinator.catalog.offers();
-    let (list, hash) = match asked.format.as_deref() {
-        None | Some("native") => native_list(&offers, &tags),
-        Some(format) => {
-            export::list(format, &offers, &tags).ok_or_else(|| formats::not_spoken(format))?
-        }
-    };
+    let (list, hash) = export::list(&asked.wish()?, &coordinator.catalog.offers());
     let etag = format!("\"{hash}\"");
-    if headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+    if is_known(&headers, &etag) {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, etag)]).into_response());
     }
     let headers = [(CONTENT_TYPE, "application/json".to_owned()), (ETAG, etag)];
     Ok((headers, list.to_string()).into_response())
+}
+
+/// Whether the caller has the list of that tag: `If-None-Match` names it, among others or as weak (a
+/// proxy that compresses makes it so), or takes any (RFC 9110).
+fn is_known(headers: &HeaderMap, etag: &str) -> bool {
+    let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_tag_is_found_however_it_is_given() {
+        let known = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(IF_NONE_MATCH, value.parse().unwrap());
+            }
+            is_known(&headers, "\"abc\"")
+        };
+        assert!(known(&["\"abc\""]) && known(&["W/\"abc\""]) && known(&["*"]));
+        assert!(known(&["\"x\", W/\"abc\""]) && known(&["\"x\"", "\"abc\""]));
+        assert!(!known(&[]) && !known(&["abc"]) && !known(&["\"abcd\""]));
+    }
+
+    #[test]
+    fn wishes_are_read_and_unknown_ones_refused() {
+        let asked = Asked {
+            format: Some("gemini".into()),
+            tags: Some(" a, b,".into()),
+            schema: Some("openapi".into()),
+            ..Asked::default()
+        };
+        let wish = asked.wish().unwrap();
+        assert_eq!((wish.format, wish.is_openapi, wish.is_strict), (Format::Gemini, true, false));
+        assert_eq!(wish.tags, ["a", "b"]);
+        assert_eq!(Asked::default().wish().unwrap().format, Format::Native);
+        for asked in [
+            Asked { format: Some("x".into()), ..Asked::default() },
+            Asked { strict: Some("yes".into()), ..Asked::default() },
+            Asked { schema: Some(String::new()), ..Asked::default() },
+        ] {
+            assert!(asked.wish().is_err(), "{asked:?}");
+        }
+    }
 }

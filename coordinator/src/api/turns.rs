@@ -4,7 +4,7 @@ use super::executions::unavailable;
 use super::problem::Problem;
 use super::request::{body_text, deadline, encode_segment, fresh_id, idempotency_key, trace};
 use super::respond::{Prefer, Running};
-use crate::core::formats::{self, ANTHROPIC, OPENAI_CHAT};
+use crate::core::formats::{self, Format};
 use crate::core::turn::derived_name;
 use crate::durable::Durable;
 use crate::service::Coordinator;
@@ -140,11 +140,7 @@ pub(crate) async fn read(
 ) -> Result<Response, Problem> {
     check_id("execution", &execution)?;
     check_id("turn", &name)?;
-    if let Some(format) =
-        asked.format.as_deref().filter(|format| ![OPENAI_CHAT, ANTHROPIC].contains(format))
-    {
-        return Err(formats::not_spoken(format).into());
-    }
+    let format = asked.format.as_deref().map(Format::of_messages).transpose()?;
     let record = coordinator.executions.get(TENANT, &execution).await.map_err(unavailable)?;
     let Some(turn) = record.as_ref().and_then(|record| record.turn(&name)) else {
         return Err(Problem::new(
@@ -156,7 +152,7 @@ pub(crate) async fn read(
         ));
     };
     let wait = Duration::from_secs(asked.wait.unwrap_or(0).min(WAIT_SECONDS_MAX));
-    let answer = coordinator.read_turn(&execution, turn, asked.format.as_deref(), wait).await;
+    let answer = coordinator.read_turn(&execution, turn, format, wait).await;
     let json = HeaderValue::from_static("application/json");
     Ok(([(CONTENT_TYPE, json)], answer.map_err(unavailable)?.to_string()).into_response())
 }

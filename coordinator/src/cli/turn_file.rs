@@ -43,7 +43,8 @@ pub(crate) struct TurnArgs {
     /// Names the turn: the same name again attaches to it and runs nothing twice
     #[arg(long, value_name = "NAME")]
     turn: Option<String>,
-    /// The message's format, where it is not to be recognised, such as openai-chat or anthropic
+    /// The message's format, where it is not to be recognised: openai-chat, openai-responses,
+    /// anthropic, gemini or native
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
     /// Show all of each result

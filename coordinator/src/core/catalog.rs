@@ -1,11 +1,9 @@
 //! The tools on offer, as this coordinator knows them (CONTRACT 1.4, 2.3, 3.2, DESIGN 10).
 
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use toolfleet_proto::catalog::{ToolEntry, Version, WorkerEntry};
-use toolfleet_proto::descriptor::{Descriptor, hex};
+use toolfleet_proto::descriptor::Descriptor;
 use toolfleet_proto::schema::Schema;
 
 /// A tool that may be called.
@@ -131,55 +129,10 @@ fn prefer(at: i64, offer: &Offer, other_at: i64, other: &Offer) -> bool {
     }
 }
 
-/// The list of tools in our own form, with the hash that names its state.
-pub fn native_list(offers: &BTreeMap<String, Offer>, tags: &[String]) -> (Value, String) {
-    let tools: Vec<Value> = offers
-        .values()
-        .filter(|offer| {
-            tags.is_empty() || tags.iter().any(|tag| offer.descriptor.tags.contains(tag))
-        })
-        .map(native)
-        .collect();
-    let mut hasher = Sha256::new();
-    hasher.update(Value::from(tools.clone()).to_string());
-    let hash = hex(&hasher.finalize())[..32].to_owned();
-    let list = json!({"format": "native", "tools": tools, "hash": hash, "nextCursor": null});
-    (list, hash)
-}
-
-fn native(offer: &Offer) -> Value {
-    let descriptor = &offer.descriptor;
-    let mut value = json!({
-        "name": descriptor.name,
-        "description": descriptor.description,
-        "effect": descriptor.effect.as_str(),
-        "inputSchema": descriptor.input_schema,
-        "tags": descriptor.tags,
-        "pool": offer.pool,
-        "hash": offer.hash,
-        "runner": descriptor.runner.kind(),
-        "timeoutMs": descriptor.timeout_ms,
-        "queueTimeoutMs": descriptor.queue_timeout_ms,
-        "totalTimeoutMs": descriptor.total_timeout_ms,
-        "maxAttempts": descriptor.max_attempts,
-        "rerun": descriptor.rerun,
-        "resultBytesMax": descriptor.result_bytes_max,
-        "isLive": offer.is_live,
-    });
-    if let Some(object) = value.as_object_mut() {
-        if let Some(schema) = &descriptor.output_schema {
-            object.insert("outputSchema".into(), schema.clone());
-        }
-        if let Some(presentation) = &descriptor.presentation {
-            object.insert("presentation".into(), presentation.clone());
-        }
-    }
-    value
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use toolfleet_proto::descriptor::{ResultForm, Runner};
     use toolfleet_proto::effect::Effect;
 
@@ -261,17 +214,6 @@ mod tests {
         let same = announce(&mut catalog, "b", "Finds", 3);
         live(&mut catalog, "b", &same, 0);
         assert_eq!((same == first, find(&catalog).unwrap().pool), (true, "b".to_owned()));
-    }
-
-    #[test]
-    fn the_list_is_equal_byte_for_byte_while_nothing_changed() {
-        let mut catalog = Catalog::default();
-        announce(&mut catalog, "a", "Finds", 1);
-        let list = |tags: &[String]| native_list(&catalog.offers(0), tags);
-        assert_eq!(list(&[]).0.to_string(), list(&[]).0.to_string());
-        assert_eq!(list(&["crm".to_owned()]).0["tools"].as_array().unwrap().len(), 1);
-        assert_eq!(list(&["x".to_owned()]).0["tools"].as_array().unwrap().len(), 0);
-        assert_ne!(list(&[]).1, list(&["x".to_owned()]).1);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use super::local;
 use super::wishes::Wishes;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use toolfleet_proto::code::Code;
 use toolfleet_proto::effect::Effect;
@@ -50,6 +50,12 @@ pub struct CallRecord {
     /// The provider's own id, where it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
+    /// Whether it called a free-text tool, which some formats answer in another form.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_free_text: bool,
+    /// Members that its result repeats in the format that it came in.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub echo: Map<String, Value>,
     /// The tool's name as it was called.
     pub tool: String,
     /// Hash of the arguments, hexadecimal.

@@ -8,6 +8,8 @@ pub mod dead_letter;
 pub mod execution;
 pub mod export;
 pub mod formats;
+#[cfg(test)]
+pub(crate) mod golden;
 pub mod local;
 pub mod near;
 pub mod room;

@@ -12,20 +12,37 @@ const LINE_CHARS_MAX: usize = 160;
 /// What the model reads of each call, in call order: the messages say it in the provider's form.
 fn contents(answer: &Value) -> Vec<String> {
     let messages = answer["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let results = messages.iter().flat_map(|message| {
-        match (&message["role"], message["content"].as_array()) {
-            (role, Some(blocks)) if role == "user" => blocks.iter().collect(),
-            _ => vec![message],
-        }
-    });
-    results.map(|result| content(&result["content"])).collect()
+    messages.iter().flat_map(results).map(content).collect()
 }
 
-/// A content that is a string, or blocks of text.
-fn content(value: &Value) -> String {
-    match value.as_array() {
-        None => value.as_str().unwrap_or_default().to_owned(),
-        Some(blocks) => blocks.iter().map(|block| text(block, "text")).collect(),
+/// The results of one message: Anthropic and Gemini have all of them in one.
+fn results(message: &Value) -> Vec<&Value> {
+    let of_user = (message["role"] == "user").then_some(message);
+    let all = of_user.and_then(|message| match message["parts"].as_array() {
+        Some(parts) => Some(parts),
+        None => message["content"].as_array(),
+    });
+    all.map_or_else(|| vec![message], |all| all.iter().collect())
+}
+
+/// A result's text: a string, blocks of text, or a response's output or error.
+fn content(result: &Value) -> String {
+    let response = &result["functionResponse"]["response"];
+    let places = [
+        &result["content"],
+        &result["output"],
+        &result["text"],
+        &response["output"],
+        &response["error"],
+    ];
+    match places.into_iter().find(|value| !value.is_null()) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(blocks)) if !result["content"].is_null() => {
+            blocks.iter().map(|block| text(block, "text")).collect()
+        }
+        Some(value) => value.to_string(),
+        None if response.get("output").is_some() => "null".to_owned(),
+        None => String::new(),
     }
 }
 
@@ -95,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_reads_is_found_in_both_formats() {
+    fn what_the_model_reads_is_found_in_every_format() {
         let openai = json!({"messages": [
             {"role": "tool", "tool_call_id": "a", "content": "sun"},
             {"role": "tool", "tool_call_id": "b", "content": "Tool error: no"},
@@ -107,6 +124,25 @@ mod tests {
         ]}]});
         assert_eq!(contents(&openai), ["sun", "Tool error: no"]);
         assert_eq!(contents(&anthropic), ["sun", "Tool error: no"]);
+        let responses = json!({"messages": [
+            {"type": "function_call_output", "call_id": "a", "output": "sun"},
+            {"type": "custom_tool_call_output", "call_id": "b", "output": "Tool error: no"},
+        ]});
+        let gemini = json!({"messages": [{"role": "user", "parts": [
+            {"functionResponse": {"name": "weather", "response": {"output": "sun"}}},
+            {"functionResponse": {"name": "refund", "response": {"error": "Tool error: no"}}},
+            {"functionResponse": {"name": "list", "response": {"output": [{"text": 1}]}}},
+            {"functionResponse": {"name": "none", "response": {"output": null}}},
+        ]}]});
+        let native = json!({"messages": [
+            {"id": "a", "name": "weather", "isError": false, "text": "sun"},
+            {"id": "b", "name": "refund", "isError": true, "text": "Tool error: no"},
+        ]});
+        assert_eq!(contents(&responses), ["sun", "Tool error: no"]);
+        assert_eq!(contents(&gemini), ["sun", "Tool error: no", r#"[{"text":1}]"#, "null"]);
+        assert_eq!(contents(&native), ["sun", "Tool error: no"]);
+        let empty = json!({"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}]});
+        assert_eq!(contents(&empty), [""]);
         assert!(contents(&json!({})).is_empty());
     }
 

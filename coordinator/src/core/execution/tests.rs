@@ -10,6 +10,8 @@ fn call(id: &str) -> CallRecord {
         call: format!("main:t:{id}"),
         call_id: id.into(),
         provider_id: None,
+        is_free_text: false,
+        echo: Map::new(),
         tool: "refund".into(),
         arguments_hash: "h".into(),
         effect: "write".into(),

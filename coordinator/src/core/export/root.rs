@@ -23,7 +23,8 @@ pub(super) struct Shown {
 }
 
 /// The schema to show, without the keywords in `refused` at its root. What it says no longer, the
-/// remark does: it never refuses an input that the author's schema takes.
+/// remark does: it refuses no input that the author's schema takes, but where a property that only some
+/// branches name has another meaning in the others.
 pub(super) fn shown(author: &Value, refused: &[&str]) -> Shown {
     let mut schema = inlined(author);
     let mut remarks = Vec::new();

@@ -1,13 +1,10 @@
 //! Anthropic Messages: an assistant message or a whole response, as it came or as an SDK dumps it;
 //! results go back as one user message.
 
-use super::{ModelCall, Refused, is_null};
+use super::{Answered, ModelCall, Refused, Typed, is_null, is_text, typed};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-
-/// The name of this format.
-pub const ANTHROPIC: &str = "anthropic";
 
 /// The block that calls a tool of the caller. `server_tool_use` is run by the provider.
 const TOOL_USE: &str = "tool_use";
@@ -26,22 +23,11 @@ struct Body {
 }
 
 #[derive(Debug, Deserialize)]
-struct BlockKind {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
 struct ToolUse {
     id: Option<String>,
     name: Option<String>,
     input: Option<Box<RawValue>>,
-}
-
-/// One block of the content, its type read.
-struct Block {
-    kind: String,
-    raw: Box<RawValue>,
+    toolset_name: Option<Box<RawValue>>,
 }
 
 impl Body {
@@ -66,7 +52,7 @@ impl Body {
     }
 
     /// The blocks of the content. `None`: it is text, or absent.
-    fn blocks(&self) -> Result<Option<Vec<Block>>, Refused> {
+    fn blocks(&self) -> Result<Option<Vec<Typed>>, Refused> {
         let Some(content) = &self.content else { return Ok(None) };
         if content.get().starts_with('"') {
             return Ok(None);
@@ -81,16 +67,8 @@ impl Body {
     }
 }
 
-fn block(at: usize, raw: Box<RawValue>) -> Result<Block, Refused> {
-    let read: Option<BlockKind> =
-        raw.get().starts_with('{').then(|| serde_json::from_str(raw.get()).ok()).flatten();
-    let kind = read.and_then(|block| block.kind);
-    let kind = kind.ok_or_else(|| unreadable(format!("content[{at}] is no block with a type")))?;
-    Ok(Block { kind, raw })
-}
-
-fn is_text(raw: Option<&RawValue>, wanted: &str) -> bool {
-    raw.is_some_and(|raw| serde_json::from_str(raw.get()).is_ok_and(|text: String| text == wanted))
+fn block(at: usize, raw: Box<RawValue>) -> Result<Typed, Refused> {
+    typed(raw).ok_or_else(|| unreadable(format!("content[{at}] is no block with a type")))
 }
 
 fn unreadable(why: String) -> Refused {
@@ -123,8 +101,8 @@ pub fn looks_like(message: &str) -> bool {
 ///
 /// # Errors
 /// `message_unreadable`: not JSON, another role than the assistant's, or a block without a type.
-/// `format_unrecognised`: neither a role nor content. `message_ambiguous`: calls of another
-/// provider's form beside `tool_use`.
+/// `format_unrecognised`: neither a role nor content, or calls of another provider's form alone.
+/// `message_ambiguous`: such calls beside `tool_use`.
 pub fn read(message: &str) -> Result<Vec<ModelCall>, Refused> {
     let body = Body::read(message)?;
     if let Some(role) = body.role.as_deref().filter(|_| !body.is_assistant()) {
@@ -142,99 +120,71 @@ pub fn read(message: &str) -> Result<Vec<ModelCall>, Refused> {
         blocks.iter().filter(|block| block.kind == TOOL_USE).map(read_call).collect();
     let calls = calls?;
     let has_other_calls = body.tool_calls.as_deref().is_some_and(|calls| calls.get() != "[]");
-    if has_other_calls && !calls.is_empty() {
-        return Err(Refused {
+    match (has_other_calls, calls.is_empty()) {
+        (false, _) => Ok(calls),
+        (true, true) => Err(Refused {
+            code: "format_unrecognised",
+            detail: "the message calls tools in OpenAI's form".to_owned(),
+            mend: "name the format that the message has, or leave it to be recognised",
+        }),
+        (true, false) => Err(Refused {
             code: "message_ambiguous",
             detail: "the message calls tools in two providers' forms".to_owned(),
             mend: "hand in one provider's message, unchanged",
-        });
+        }),
     }
-    Ok(calls)
 }
 
-fn read_call(block: &Block) -> Result<ModelCall, Refused> {
+fn read_call(block: &Typed) -> Result<ModelCall, Refused> {
     let call: ToolUse =
         serde_json::from_str(block.raw.get()).map_err(|error| unreadable(error.to_string()))?;
     let input = call.input.filter(|input| !is_null(input));
-    Ok(ModelCall {
-        id: call.id.filter(|id| !id.is_empty()),
-        name: call.name.unwrap_or_default(),
-        arguments: Ok(input.map(|input| input.get().to_owned())),
-    })
+    let input = input.map(|input| input.get().to_owned());
+    let read = ModelCall::new(call.id, call.name, Ok(input));
+    Ok(read.with_echo("toolset_name", call.toolset_name.as_deref()))
 }
 
 /// The messages that answer a message's calls, in the order of `results`: one user message, or none
-/// where there was no call. Each result is (the provider's id, what the model reads, whether it is an
-/// error); the id goes back as it came, and an error's text has its prefix already.
-pub fn render(results: &[(Option<&str>, &str, bool)]) -> Vec<Value> {
+/// where there was no call.
+pub fn render(results: &[Answered<'_>]) -> Vec<Value> {
     if results.is_empty() {
         return Vec::new();
     }
-    let blocks: Vec<Value> = results.iter().map(|result| render_one(*result)).collect();
+    let blocks: Vec<Value> = results.iter().map(render_one).collect();
     vec![json!({"role": "user", "content": blocks})]
 }
 
-fn render_one((provider_id, text, is_error): (Option<&str>, &str, bool)) -> Value {
+fn render_one(result: &Answered<'_>) -> Value {
     let mut block = Map::new();
     block.insert("type".into(), json!("tool_result"));
-    block.insert("tool_use_id".into(), json!(provider_id.unwrap_or_default()));
+    block.insert("tool_use_id".into(), json!(result.id()));
     // The API refuses an empty text block.
-    if !text.is_empty() {
-        block.insert("content".into(), json!([{"type": "text", "text": text}]));
+    if !result.text.is_empty() {
+        block.insert("content".into(), json!([{"type": "text", "text": result.text}]));
     }
-    if is_error {
+    if result.code.is_some() {
         block.insert("is_error".into(), json!(true));
     }
+    block.extend(result.echo.cloned().unwrap_or_default());
     Value::Object(block)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::export::golden;
-    use crate::core::formats::{self, openai_chat};
-
-    fn told(calls: &[ModelCall]) -> Value {
-        let told = calls.iter().map(|call| {
-            let arguments = match &call.arguments {
-                Ok(text) => json!({"text": text}),
-                Err(why) => json!({"fault": why}),
-            };
-            json!({"id": call.id, "name": call.name, "arguments": arguments})
-        });
-        told.collect()
-    }
+    use crate::core::formats::tests::answered;
 
     #[test]
-    fn messages_of_both_formats_read_as_the_golden_files_say() {
-        for name in
-            ["anthropic-message", "anthropic-response", "anthropic-sdk-dump", "anthropic-text-only"]
-        {
-            let body = golden::read(&format!("{name}.json"));
-            assert!(looks_like(&body), "{name}");
-            golden::check(&format!("{name}.calls.json"), &told(&read(&body).unwrap()));
-        }
-        for name in ["openai-chat-message", "openai-chat-response", "openai-chat-sdk-dump"] {
-            let body = golden::read(&format!("{name}.json"));
-            assert!(!looks_like(&body), "{name}");
-            let message = formats::read(&body, Some(formats::OPENAI_CHAT)).unwrap();
-            golden::check(&format!("{name}.calls.json"), &told(&message.calls));
-        }
-    }
-
-    #[test]
-    fn results_of_both_formats_render_as_the_golden_files_say() {
-        let results = [
-            (Some("toolu_01A"), "{\"sky\":\"sun\"}", false),
-            (Some("functions.search:0"), "Tool error: timed out after 5 s", true),
-            (Some("toolu_01A"), "", false),
-            (None, "é\n\u{1F33B}", false),
-        ];
-        golden::check("anthropic.results.json", &render(&results).into());
-        let openai: Vec<Value> =
-            results.iter().map(|(id, text, _)| openai_chat::render(*id, text)).collect();
-        golden::check("openai-chat.results.json", &openai.into());
-        assert!(render(&[]).is_empty());
+    fn the_toolset_is_repeated() {
+        let body = r#"{"role":"assistant","content":[
+            {"type":"tool_use","id":"a","name":"t","input":{},"toolset_name":"browser","caller":{"type":"direct"}},
+            {"type":"tool_use","id":"b","name":"t","input":{},"toolset_name":null}]}"#;
+        let calls = read(body).unwrap();
+        let echo = &calls[0].echo;
+        assert_eq!(Value::Object(echo.clone()), json!({"toolset_name": "browser"}));
+        assert!(calls[1].echo.is_empty());
+        let messages = render(&[Answered { echo: Some(echo), ..answered("a", "1") }]);
+        assert_eq!(messages[0]["content"][0]["toolset_name"], "browser");
     }
 
     #[test]
@@ -295,6 +245,8 @@ mod tests {
         assert_eq!(code(r#"{"type":"error","error":{}}"#), "format_unrecognised");
         let two = r#"{"content":[{"type":"tool_use","id":"a","name":"t"}],"tool_calls":[{}]}"#;
         assert_eq!((looks_like(two), code(two)), (true, "message_ambiguous"));
+        let openai = r#"{"role":"assistant","content":null,"tool_calls":[{}]}"#;
+        assert_eq!(code(openai), "format_unrecognised");
         assert!(read(r#"{"role":"assistant","content":"hi"}"#).unwrap().is_empty());
     }
 }
