@@ -41,6 +41,8 @@ pub struct Report {
     cancel_delivery_ms: Vec<i64>,
     repaired: BTreeMap<&'static str, usize>,
     rest: Rest,
+    /// Calls that ended because nobody took them in time: rare, and worth a look.
+    late: Vec<String>,
     violations: Vec<String>,
 }
 
@@ -88,6 +90,9 @@ impl fmt::Display for Report {
         writeln!(f, "repaired  {}", repaired.collect::<Vec<_>>().join(", "))?;
         let Rest { jobs, leases, processes } = &self.rest;
         writeln!(f, "left      {jobs} jobs, {leases} leases, {} processes", processes.len())?;
+        if !self.late.is_empty() {
+            writeln!(f, "late      {}", self.late.join(", "))?;
+        }
         writeln!(f, "broken    {}", self.violations.len())?;
         self.violations.iter().take(NAMED_MAX).try_for_each(|what| writeln!(f, "  {what}"))
     }
@@ -194,6 +199,7 @@ pub(crate) async fn report(
         cancel_delivery_ms: Vec::new(),
         repaired: repaired(fleet),
         rest: told.rest.clone(),
+        late: Vec::new(),
         violations: Vec::new(),
     };
     for (call, heard) in told.calls.iter().zip(told.heard) {
@@ -258,6 +264,9 @@ impl One<'_> {
         }
         let Some(result) = self.result else { return };
         *report.outcomes.entry(result.code.clone()).or_default() += 1;
+        if ["queue_timed_out", "timed_out", "no_worker"].contains(&result.code.as_str()) {
+            report.late.push(format!("{} {} {}", self.call.id, self.call.tool, result.code));
+        }
         self.judge_answers(result, report);
         self.judge_start_state(result, has_store_lost, report);
         self.judge_holder(result, report);

@@ -85,7 +85,22 @@ pub async fn run(fleet: Fleet, plan: Plan) -> anyhow::Result<Report> {
     }
     let rest = wait_for_rest(&fleet).await;
     let told = account::Told { calls: &calls, heard: &heard, ledgers: &ledgers, rest, harm: &harm };
-    account::report(&fleet, &announcements, &plan, told, since.elapsed()).await
+    let report = account::report(&fleet, &announcements, &plan, told, since.elapsed()).await;
+    if let Some(keep) = &plan.keep {
+        keep_logs(&fleet, keep)?;
+    }
+    report
+}
+
+/// Copies the logs of all processes.
+fn keep_logs(fleet: &Fleet, to: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(to)?;
+    let members = fleet.coordinators.iter().chain(&fleet.workers).map(|member| member.log());
+    for log in members.chain([fleet.nats.log(), fleet.redis.log()]) {
+        let name = log.file_name().context("a log without a name")?;
+        std::fs::copy(log, to.join(name))?;
+    }
+    Ok(())
 }
 
 fn spawn_clients(

@@ -1,6 +1,7 @@
 //! What a soak does, drawn from its seed before it begins.
 
 use super::seed::Seed;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Calls of one execution.
@@ -21,6 +22,8 @@ pub struct Plan {
     pub longest_ms: u64,
     /// Only workers are paused and the broker is killed: what strands jobs.
     pub is_broker_only: bool,
+    /// Where the logs of all processes are copied at the end.
+    pub keep: Option<PathBuf>,
 }
 
 /// What a call may change.
@@ -51,7 +54,15 @@ pub struct Call {
 impl Plan {
     /// A plan of so many calls within a time.
     pub fn new(number: u64, calls: usize, lasts: Duration, longest_ms: u64) -> Plan {
-        Plan { seed: Seed::new(number), number, calls, lasts, longest_ms, is_broker_only: false }
+        Plan {
+            seed: Seed::new(number),
+            number,
+            calls,
+            lasts,
+            longest_ms,
+            is_broker_only: false,
+            keep: None,
+        }
     }
 
     /// Its calls, in the order in which they are handed in.
