@@ -43,6 +43,7 @@ mod path;
 mod python;
 mod results;
 mod resume;
+mod sentinel;
 mod skew;
 mod soak;
 mod spend;

@@ -85,7 +85,8 @@ pub struct Nats {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Redis {
-    /// `redis://host:port` or `rediss://host:port`.
+    /// `redis://host:port`, or `redis+sentinel://host:port,host:port/NAME` where sentinels name the primary;
+    /// `rediss` for TLS.
     pub url: String,
     /// A file that holds the password, so that it stands in no environment.
     pub password_file: Option<PathBuf>,

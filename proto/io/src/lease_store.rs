@@ -3,6 +3,7 @@
 mod answer;
 mod fitness;
 mod line;
+mod primary;
 
 use crate::broker::without_password;
 use crate::clock::{FleetClock, boot_ms, host_ms};
@@ -13,9 +14,9 @@ use fitness::check_info;
 use line::Line;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
+use primary::Primary;
 use redis::aio::ConnectionManagerConfig;
-use redis::io::tcp::TcpSettings;
-use redis::{ErrorKind, IntoConnectionInfo as _, RedisError, Script, ServerErrorKind, Value};
+use redis::{ErrorKind, RedisError, Script, ServerErrorKind, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,7 +142,9 @@ impl LeaseStore {
         limits: &Limits,
         clock: FleetClock,
     ) -> Result<LeaseStore, Error> {
-        let client = client(config)?;
+        let unreachable =
+            |reason: String| Error::Unreachable { url: without_password(&config.url), reason };
+        let mut primary = Primary::of(config).map_err(unreachable)?;
         let manager = ConnectionManagerConfig::new()
             .set_number_of_retries(1)
             .set_min_delay(Duration::from_millis(20))
@@ -151,18 +154,20 @@ impl LeaseStore {
             .set_connection_timeout(Some(response_timeout(limits) * 2));
         let until = tokio::time::Instant::now() + CONNECT_PATIENCE;
         let line = loop {
-            match Line::open(client.clone(), manager.clone()).await {
+            let error = match Line::open(primary, manager.clone()).await {
                 Ok(line) => break Arc::new(line),
-                Err(error) if tokio::time::Instant::now() >= until => {
-                    return Err(Error::Unreachable {
-                        url: without_password(&config.url),
-                        reason: error.to_string(),
-                    });
+                Err((asked, error)) => {
+                    primary = asked;
+                    error
                 }
-                Err(error) => tracing::warn!(%error, "redis is not reachable yet"),
+            };
+            if tokio::time::Instant::now() >= until {
+                return Err(unreachable(error.to_string()));
             }
+            tracing::warn!(%error, "redis is not reachable yet");
             tokio::time::sleep(Duration::from_millis(300)).await;
         };
+        tokio::spawn(Line::follow(Arc::downgrade(&line)));
         let store = LeaseStore {
             line,
             scripts: Arc::new(Scripts {
@@ -360,7 +365,11 @@ impl LeaseStore {
 
     /// Counts an error; whatever it says, the request may have taken effect.
     fn silent(&self, error: &RedisError) -> Error {
-        self.errors.add(1, &[KeyValue::new("kind", error_kind(error))]);
+        let kind = error_kind(error);
+        if kind == "readonly" {
+            self.line.is_demoted();
+        }
+        self.errors.add(1, &[KeyValue::new("kind", kind)]);
         Error::Silent(error.to_string())
     }
 
@@ -375,25 +384,6 @@ impl LeaseStore {
         let unfit = |reason: String| Error::Unfit { url: without_password(url), reason };
         check_info(&info).map_err(unfit)
     }
-}
-
-fn client(config: &config::Redis) -> Result<redis::Client, Error> {
-    let unreachable =
-        |reason: String| Error::Unreachable { url: without_password(&config.url), reason };
-    let mut info = config
-        .url
-        .as_str()
-        .into_connection_info()
-        .map_err(|error| unreachable(error.to_string()))?;
-    info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-    if let Some(path) = &config.password_file {
-        let password = std::fs::read_to_string(path).map_err(|error| {
-            unreachable(format!("redis.password_file {}: {error}", path.display()))
-        })?;
-        let settings = info.redis_settings().clone().set_password(password.trim_end());
-        info = info.set_redis_settings(settings);
-    }
-    redis::Client::open(info).map_err(|error| unreachable(error.to_string()))
 }
 
 /// Kinds of errors, as they are counted.

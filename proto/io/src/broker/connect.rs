@@ -49,6 +49,10 @@ pub fn without_password(urls: &str) -> String {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
         _ => url.to_owned(),
     };
+    // Of one URL with several hosts, a comma may stand in the password.
+    if urls.matches("://").count() == 1 {
+        return strip(urls);
+    }
     urls.split(',').map(strip).collect::<Vec<_>>().join(",")
 }
 

@@ -2,20 +2,33 @@
 //! word (a firewall, a host that is gone) leaves one that takes every request and answers none, for as
 //! long as the system goes on sending it again. That can be a quarter of an hour.
 
+use super::primary::Primary;
 use redis::RedisError;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Requests in a row that go unanswered before the connection is made anew.
 const SILENCES_MAX: u32 = 2;
 
-/// A connection that is replaced where it stays silent.
+/// How often the sentinels are asked which server is the primary.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A connection that is replaced where it stays silent, or where the primary has moved.
 pub(super) struct Line {
-    client: redis::Client,
+    primary: Primary,
     config: ConnectionManagerConfig,
-    current: RwLock<ConnectionManager>,
+    current: RwLock<Current>,
     silences: AtomicU32,
+    /// A server has said that it is no primary any more.
+    demoted: Notify,
+}
+
+struct Current {
+    client: redis::Client,
+    connection: ConnectionManager,
 }
 
 /// What follows from one more request of those that are counted: silences so far, and whether the
@@ -31,16 +44,73 @@ fn after(silences: u32, is_silence: bool) -> (u32, bool) {
 impl Line {
     /// Connects.
     pub(super) async fn open(
-        client: redis::Client,
+        primary: Primary,
         config: ConnectionManagerConfig,
-    ) -> Result<Line, RedisError> {
-        let current = ConnectionManager::new_with_config(client.clone(), config.clone()).await?;
-        Ok(Line { client, config, current: RwLock::new(current), silences: AtomicU32::new(0) })
+    ) -> Result<Line, (Primary, RedisError)> {
+        let connected = async {
+            let client = primary.client().await?;
+            let connection =
+                ConnectionManager::new_with_config(client.clone(), config.clone()).await?;
+            Ok(Current { client, connection })
+        };
+        match connected.await {
+            Ok(current) => Ok(Line {
+                primary,
+                config,
+                current: RwLock::new(current),
+                silences: AtomicU32::new(0),
+                demoted: Notify::new(),
+            }),
+            Err(error) => Err((primary, error)),
+        }
+    }
+
+    /// Follows the primary for ever, where it may move: each second, and at once when a server says that
+    /// it takes no writes.
+    pub(super) async fn follow(line: std::sync::Weak<Line>) {
+        loop {
+            let Some(held) = line.upgrade().filter(|line| line.primary.may_move()) else { return };
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = held.demoted.notified() => {}
+            }
+            match held.primary.client().await {
+                Ok(client) => held.move_to(client),
+                Err(error) => tracing::warn!(%error, "the sentinels do not name the primary"),
+            }
+        }
+    }
+
+    fn move_to(&self, client: redis::Client) {
+        let is_same = {
+            let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+            current.client.get_connection_info().addr() == client.get_connection_info().addr()
+        };
+        if !is_same {
+            let address = client.get_connection_info().addr().to_string();
+            tracing::warn!(address, "redis has another primary");
+            self.connect(client);
+        }
+    }
+
+    fn connect(&self, client: redis::Client) {
+        match ConnectionManager::new_lazy_with_config(client.clone(), self.config.clone()) {
+            Ok(connection) => {
+                let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+                *current = Current { client, connection };
+            }
+            Err(error) => tracing::error!(%error, "no new connection to redis"),
+        }
+    }
+
+    /// Takes in that a server answered that it takes no writes.
+    pub(super) fn is_demoted(&self) {
+        self.demoted.notify_one();
     }
 
     /// The connection as it is now.
     pub(super) fn get(&self) -> ConnectionManager {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().unwrap_or_else(PoisonError::into_inner).connection.clone()
     }
 
     /// Takes in how a request was answered. Only probes and renewals are counted, never claims: a
@@ -52,13 +122,9 @@ impl Line {
         if !is_over {
             return;
         }
-        match ConnectionManager::new_lazy_with_config(self.client.clone(), self.config.clone()) {
-            Ok(fresh) => {
-                tracing::warn!("redis does not answer on this connection: it is made anew");
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
-            }
-            Err(error) => tracing::error!(%error, "no new connection to redis"),
-        }
+        tracing::warn!("redis does not answer on this connection: it is made anew");
+        let client = self.current.read().unwrap_or_else(PoisonError::into_inner).client.clone();
+        self.connect(client);
     }
 }
 
