@@ -188,19 +188,83 @@ fn open_doors(fleet: &Fleet, doors: &Doors) {
     *doors.lock().unwrap_or_else(PoisonError::into_inner) = all;
 }
 
+/// A load over all coordinators of a fleet.
+struct Load {
+    heard: Announcements,
+    doors: Doors,
+    stop: Arc<AtomicBool>,
+    ledger: Ledger,
+    clients: Vec<tokio::task::JoinHandle<Vec<Value>>>,
+}
+
+impl Load {
+    async fn start(fleet: &Fleet) -> Load {
+        let heard = Announcements::listen(fleet.broker()).await.unwrap();
+        let (doors, stop) = (Doors::default(), Arc::new(AtomicBool::new(false)));
+        open_doors(fleet, &doors);
+        let ledger = fleet.ledger("load");
+        let clients = (0..6).map(|number| {
+            tokio::spawn(client(number, Arc::clone(&doors), ledger.clone(), Arc::clone(&stop)))
+        });
+        let clients = clients.collect();
+        let load = Load { heard, doors, stop, clients, ledger };
+        load.goes_on().await;
+        load
+    }
+
+    async fn goes_on(&self) {
+        let before = self.ledger.ends().len();
+        let more = async || (self.ledger.ends().len() > before + 10).then_some(());
+        until("the load goes on", SOON, more).await.unwrap();
+    }
+
+    /// Ends it: every call has run exactly once, and has one result, announced once.
+    async fn settle(self, fleet: &Fleet) {
+        self.goes_on().await;
+        self.stop.store(true, Ordering::Relaxed);
+        let mut ended = Vec::new();
+        for client in self.clients {
+            ended.extend(client.await.unwrap());
+        }
+        assert!(ended.len() > 30, "a load of {} calls proves little", ended.len());
+        for call in &ended {
+            assert_eq!(call["attempts"], 1, "{call}");
+            let name = toolfleet_tests::call_name(call).unwrap();
+            assert_eq!(fleet.results_of(&name).await.unwrap(), 1, "{name}");
+        }
+        let (starts, ends) = (self.ledger.starts().len(), self.ledger.ends().len());
+        assert_eq!((starts, ends), (ended.len(), ended.len()), "each call has run exactly once");
+        assert!(self.heard.doubled().is_empty(), "{:?}", self.heard.doubled());
+        // Nothing is left in the queue.
+        until("the queue is empty", SOON, async || {
+            let jobs = fleet.broker().prefix().jobs_stream();
+            let left = toolfleet_tests::subjects(fleet.broker(), &jobs, ">").await.ok()?;
+            left.is_empty().then_some(())
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scaling_from_1_to_8_and_back_under_load_loses_doubles_and_fails_nothing() {
+    let mut fleet = fleet().coordinators(2).workers(1).start().await.unwrap();
+    let load = Load::start(&fleet).await;
+    for _ in 0..2 {
+        for count in [8, 3, 1] {
+            for status in fleet.scale_workers(count).await.unwrap() {
+                assert_eq!(status.code(), Some(0), "{status}");
+            }
+            load.goes_on().await;
+        }
+    }
+    load.settle(&fleet).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_restart_under_load_loses_doubles_and_fails_nothing() {
     let mut fleet = fleet().coordinators(2).workers(2).start().await.unwrap();
-    let heard = Announcements::listen(fleet.broker()).await.unwrap();
-    let (doors, stop) = (Doors::default(), Arc::new(AtomicBool::new(false)));
-    open_doors(&fleet, &doors);
-    let ledger = fleet.ledger("load");
-    let clients: Vec<_> = (0..6)
-        .map(|number| {
-            tokio::spawn(client(number, Arc::clone(&doors), ledger.clone(), Arc::clone(&stop)))
-        })
-        .collect();
-    until("the load runs", SOON, async || (ledger.ends().len() > 10).then_some(())).await.unwrap();
+    let load = Load::start(&fleet).await;
     for round in 0..2 {
         for worker in 0..2 {
             let status = fleet.workers[worker].terminate().await.unwrap();
@@ -211,34 +275,10 @@ async fn a_rolling_restart_under_load_loses_doubles_and_fails_nothing() {
             let status = fleet.coordinators[coordinator].terminate().await.unwrap();
             assert_eq!(status.code(), Some(0), "coordinator {coordinator}: {status}");
             fleet.coordinators[coordinator].restart().await.unwrap();
-            open_doors(&fleet, &doors);
+            open_doors(&fleet, &load.doors);
         }
     }
-    let before = ledger.ends().len();
-    until("the load goes on", SOON, async || (ledger.ends().len() > before + 10).then_some(()))
-        .await
-        .unwrap();
-    stop.store(true, Ordering::Relaxed);
-    let mut ended = Vec::new();
-    for client in clients {
-        ended.extend(client.await.unwrap());
-    }
-    assert!(ended.len() > 30, "a load of {} calls proves little", ended.len());
-    for call in &ended {
-        assert_eq!(call["attempts"], 1, "{call}");
-        let name = toolfleet_tests::call_name(call).unwrap();
-        assert_eq!(fleet.results_of(&name).await.unwrap(), 1, "{name}");
-    }
-    let (starts, ends) = (ledger.starts().len(), ledger.ends().len());
-    assert_eq!((starts, ends), (ended.len(), ended.len()), "each call has run exactly once");
-    assert!(heard.doubled().is_empty(), "{:?}", heard.doubled());
-    // Nothing is left in the queue.
-    until("the queue is empty", SOON, async || {
-        let jobs = fleet.broker().prefix().jobs_stream();
-        toolfleet_tests::subjects(fleet.broker(), &jobs, ">").await.ok()?.is_empty().then_some(())
-    })
-    .await
-    .unwrap();
+    load.settle(&fleet).await;
     let unknown = CallName::direct("default", "load", "main", "never");
     assert_eq!(fleet.results_of(&unknown).await.unwrap(), 0);
     let http = fleet.http(0).unwrap();

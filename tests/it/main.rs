@@ -51,4 +51,5 @@ mod stop;
 mod topology;
 mod trace;
 mod turns;
+mod versions;
 mod writes;

@@ -9,6 +9,7 @@ use crate::member::{Member, Recipe};
 use crate::streams::subjects;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use tempfile::TempDir;
 use tokio::sync::SemaphorePermit;
 use toolfleet_io::broker::Broker;
@@ -110,6 +111,22 @@ impl Fleet {
         let name = format!("worker-{}", self.workers.len());
         self.logs.push((name, member.log().to_path_buf()));
         self.workers.push(member);
+    }
+
+    /// Starts workers like the first one, side by side, until there are so many; or ends the last ones in
+    /// order, side by side. Says how the ones that ended did.
+    pub async fn scale_workers(&mut self, count: usize) -> anyhow::Result<Vec<ExitStatus>> {
+        let now = self.workers.len();
+        if count > now {
+            // A name of its own for each that ever was: logs are kept.
+            let first = self.logs.len();
+            let recipe = |number| self.workers[0].recipe(&format!("worker-{number}"));
+            let recipes = (first..first + count - now).map(recipe).collect();
+            self.start(recipes, Fleet::add_worker).await?;
+            return Ok(Vec::new());
+        }
+        let mut leaving = self.workers.split_off(count);
+        futures::future::try_join_all(leaving.iter_mut().map(Member::terminate)).await
     }
 
     /// Its folder.

@@ -68,6 +68,11 @@ impl Member {
         Ok(Member { recipe, process, ready })
     }
 
+    /// How another one like it is started.
+    pub fn recipe(&self, name: &str) -> Recipe {
+        Recipe { name: name.to_owned(), ..self.recipe.clone() }
+    }
+
     /// What it wrote into its ready file.
     pub fn ready(&self) -> &Value {
         &self.ready
