@@ -67,8 +67,15 @@ pub enum Verdict {
     },
 }
 
-/// Judges a claim. The order is that of DESIGN 4.2 step 4.
-pub fn judge(job: &Job, acquired: &Acquired, is_result_stored: bool, has_tool: bool) -> Verdict {
+/// Judges a claim. The order is that of DESIGN 4.2 step 4. `is_redelivered`: the broker has delivered it
+/// before.
+pub fn judge(
+    job: &Job,
+    acquired: &Acquired,
+    is_result_stored: bool,
+    has_tool: bool,
+    is_redelivered: bool,
+) -> Verdict {
     if is_result_stored {
         return Verdict::AcknowledgeOnly;
     }
@@ -83,7 +90,8 @@ pub fn judge(job: &Job, acquired: &Acquired, is_result_stored: bool, has_tool: b
             requested_at_ms: mark.at_ms,
         }),
         Acquired::Granted { fence, claims, previous_span, now_ms, first_ms } => {
-            granted(job, has_tool, *now_ms, *claims, *first_ms).unwrap_or_else(|| Verdict::Run {
+            let ending = granted(job, has_tool, is_redelivered, *now_ms, *claims, *first_ms);
+            ending.unwrap_or_else(|| Verdict::Run {
                 fence: *fence,
                 attempt: *claims,
                 previous_span: previous_span.clone(),
@@ -94,18 +102,29 @@ pub fn judge(job: &Job, acquired: &Acquired, is_result_stored: bool, has_tool: b
 }
 
 /// What ends a call although its lease is ours.
-fn granted(job: &Job, has_tool: bool, now_ms: i64, claims: u32, first_ms: i64) -> Option<Verdict> {
+fn granted(
+    job: &Job,
+    has_tool: bool,
+    is_redelivered: bool,
+    now_ms: i64,
+    claims: u32,
+    first_ms: i64,
+) -> Option<Verdict> {
     let clocks = job.clocks.unwrap_or_default();
     // This claim has not started anything: only the ones before it may have.
     let earlier = claims.saturating_sub(1);
+    // A store that lost its data counts no claim of a call that ran: to say of one that was delivered
+    // before that it never started could be wrong. A write has its start record.
+    let is_known_unstarted = earlier == 0 && (!is_redelivered || end::needs_start_record(job));
     let end = |code, text| End {
         code,
         text,
         claims: earlier,
-        is_unheld_for_sure: true,
+        is_unheld_for_sure: earlier > 0 || is_known_unstarted,
         requested_at_ms: 0,
     };
-    if earlier == 0 && now_ms >= clocks.queue_deadline_ms && !end::is_wait_cut(&clocks) {
+    let is_wait_over = now_ms >= clocks.queue_deadline_ms && !end::is_wait_cut(&clocks);
+    if is_known_unstarted && is_wait_over {
         let text = end::queue_timed_out(clocks.queue_timeout_ms);
         return Some(Verdict::End(end(Code::QueueTimedOut, text)));
     }
@@ -230,45 +249,68 @@ mod tests {
         for acquired in
             [granted_at(0, 1), Acquired::Done, Acquired::Held { remaining_ms: 1 }, marked.clone()]
         {
-            assert_eq!(judge(&job(), &acquired, true, true), Verdict::AcknowledgeOnly);
+            assert_eq!(judge(&job(), &acquired, true, true, false), Verdict::AcknowledgeOnly);
         }
-        assert_eq!(judge(&job(), &Acquired::Done, false, true), Verdict::ReadAgain);
+        assert_eq!(judge(&job(), &Acquired::Done, false, true, false), Verdict::ReadAgain);
         let held = Acquired::Held { remaining_ms: 700 };
-        assert_eq!(judge(&job(), &held, false, true), Verdict::HandBack { delay_ms: 700 });
-        assert_eq!(code(&judge(&job(), &marked, false, true)), Some(Code::Cancelled));
+        assert_eq!(judge(&job(), &held, false, true, false), Verdict::HandBack { delay_ms: 700 });
+        assert_eq!(code(&judge(&job(), &marked, false, true, false)), Some(Code::Cancelled));
     }
 
     #[test]
     fn a_first_claim_past_the_queue_timeout_waited_in_vain_a_later_one_did_not() {
         assert_eq!(
-            code(&judge(&job(), &granted_at(60_000, 1), false, true)),
+            code(&judge(&job(), &granted_at(60_000, 1), false, true, false)),
             Some(Code::QueueTimedOut)
         );
         assert!(matches!(
-            judge(&job(), &granted_at(60_000, 2), false, true),
+            judge(&job(), &granted_at(60_000, 2), false, true, false),
             Verdict::Run { attempt: 2, .. }
         ));
         assert_eq!(
-            code(&judge(&job(), &granted_at(150_000, 2), false, true)),
+            code(&judge(&job(), &granted_at(150_000, 2), false, true, false)),
             Some(Code::TimedOut)
         );
     }
 
     #[test]
+    fn one_that_was_delivered_before_is_not_said_to_have_waited_in_vain() {
+        let late = granted_at(60_000, 1);
+        assert!(matches!(judge(&job(), &late, false, true, true), Verdict::Run { attempt: 1, .. }));
+        let over = granted_at(150_000, 1);
+        match judge(&job(), &over, false, true, true) {
+            Verdict::End(end) => assert!(end.code == Code::TimedOut && !end.is_unheld_for_sure),
+            other => panic!("{other:?}"),
+        }
+        // Of a write its start record tells.
+        let write = Job { effect: Effect::Write.into(), ..job() };
+        assert_eq!(code(&judge(&write, &late, false, true, true)), Some(Code::QueueTimedOut));
+    }
+
+    #[test]
     fn attempts_are_counted_by_claims_that_were_not_given_back() {
-        assert!(matches!(judge(&job(), &granted_at(0, 3), false, true), Verdict::Run { .. }));
-        assert!(matches!(judge(&job(), &granted_at(0, 4), false, true), Verdict::DeadLetter(_)));
+        assert!(matches!(
+            judge(&job(), &granted_at(0, 3), false, true, false),
+            Verdict::Run { .. }
+        ));
+        assert!(matches!(
+            judge(&job(), &granted_at(0, 4), false, true, false),
+            Verdict::DeadLetter(_)
+        ));
         // A write is judged by its start record.
         let write = Job { effect: Effect::Write.into(), ..job() };
-        assert!(matches!(judge(&write, &granted_at(0, 4), false, true), Verdict::Run { .. }));
+        assert!(matches!(
+            judge(&write, &granted_at(0, 4), false, true, false),
+            Verdict::Run { .. }
+        ));
     }
 
     #[test]
     fn a_worker_without_the_tool_never_runs_it() {
-        let verdict = judge(&job(), &granted_at(0, 1), false, false);
+        let verdict = judge(&job(), &granted_at(0, 1), false, false, false);
         assert_eq!(verdict, Verdict::HandBack { delay_ms: UNKNOWN_DELAY_MS });
         assert_eq!(
-            code(&judge(&job(), &granted_at(60_000, 1), false, false)),
+            code(&judge(&job(), &granted_at(60_000, 1), false, false, false)),
             Some(Code::QueueTimedOut)
         );
     }
@@ -310,10 +352,13 @@ mod tests {
             now_ms: 100_000,
             first_ms: 10_000,
         };
-        match judge(&hurried(), &again, false, true) {
+        match judge(&hurried(), &again, false, true, false) {
             Verdict::End(end) => assert_eq!(end.text, "timed out after 80 s"),
             other => panic!("{other:?}"),
         }
-        assert!(matches!(judge(&job(), &again, false, true), Verdict::Run { attempt: 2, .. }));
+        assert!(matches!(
+            judge(&job(), &again, false, true, false),
+            Verdict::Run { attempt: 2, .. }
+        ));
     }
 }

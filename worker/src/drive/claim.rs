@@ -66,7 +66,13 @@ impl Delivery {
             return Err(Settle::HandBack { delay_ms: SILENT_DELAY_MS });
         };
         fail_point::reach("check:after").await;
-        let mut verdict = attempt::judge(&self.job, &acquired, is_stored, self.tool.is_some());
+        let mut verdict = attempt::judge(
+            &self.job,
+            &acquired,
+            is_stored,
+            self.tool.is_some(),
+            self.is_redelivered,
+        );
         if verdict == Verdict::ReadAgain {
             verdict = self.read_again().await;
         }

@@ -46,11 +46,15 @@ pub(crate) struct Delivery {
     bytes: Bytes,
     name: CallName,
     tool: Option<Arc<Registered>>,
+    /// The broker has delivered it before, to this worker or another.
+    is_redelivered: bool,
     stop: Stop,
 }
 
 /// Drives a delivery to its end. The slot is free when this returns.
 pub async fn drive(edge: Arc<Edge>, message: Message, slot: Slot) {
+    // Only a hint: a broker that was killed counts from 1 again.
+    let is_redelivered = message.info().is_ok_and(|info| info.delivered > 1);
     let (message, acker) = message.split();
     let job = match wire::read_job(&message.payload) {
         Ok(job) => job,
@@ -74,7 +78,7 @@ pub async fn drive(edge: Arc<Edge>, message: Message, slot: Slot) {
         edge.measures.redelivered();
         return;
     };
-    let delivery = Delivery { edge, job, bytes: message.payload, name, tool, stop };
+    let delivery = Delivery { edge, job, bytes: message.payload, name, tool, is_redelivered, stop };
     let end = Box::pin(delivery.go(&in_hand)).await;
     if let Some(acker) = in_hand.acker() {
         settle(&acker, end).await;
