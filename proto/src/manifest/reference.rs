@@ -102,9 +102,10 @@ fn form(value: Form) -> String {
         Form::Keys(keys) => {
             let is_simple = |key: &Key| !matches!(key.form, Form::Keys(_) | Form::Either(_));
             let are_simple = keys.iter().all(is_simple);
-            let parts = |key: &Key| match are_simple {
-                true => format!("`{}` ({})", key.name, form(key.form)),
-                false => format!("`{}`", key.name),
+            let parts = |key: &Key| {
+                let form =
+                    if are_simple { format!(" ({})", form(key.form)) } else { String::new() };
+                format!("`{}`{form}", key.name)
             };
             format!("table of {}", keys.iter().map(parts).collect::<Vec<_>>().join(", "))
         }

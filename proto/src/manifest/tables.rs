@@ -32,7 +32,7 @@ pub(super) const TOP: &[Key] = &[
         Form::Either(&[Form::Words(&["read", "idempotent", "write"]), Form::Expression]),
         Absent::Words("`write`"),
         "What a call may change, which decides whether it runs again after its worker was lost: `read` \
-         and `idempotent` calls do, a `write` that may have started does not. An expression is refused yet.",
+         and `idempotent` calls do, a `write` that may have started does not. An expression is known and does not work yet.",
     ),
     now(
         "timeout",
