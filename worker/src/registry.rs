@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use toolfleet_io::tools_folder::{self, FoundTool};
+use toolfleet_io::tools_folder::{self, Found, FoundTool};
 use toolfleet_proto::checks::{self, Finding, Naming};
 use toolfleet_proto::declared::Declared;
 use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner};
@@ -159,15 +159,13 @@ impl Builder {
     /// Adds every manifest of a folder. Its programs run under `guard`, each attempt in a folder of its
     /// own below `scratch_root`.
     pub fn folder(&mut self, dir: &Path, scratch_root: &Path, guard: &Path) {
-        match tools_folder::read(dir, &self.rules) {
-            Ok(found) => {
-                if !found.is_empty() && !guard.is_file() {
-                    self.faults.push(no_guard(guard));
-                }
-                found.into_iter().for_each(|tool| self.manifest(tool, scratch_root, guard));
-            }
-            Err(faults) => self.faults.extend(faults),
+        let Found { tools, faults } = tools_folder::look(dir, &self.rules);
+        let has_manifests = !tools.is_empty() || faults.iter().any(|f| f.code != "manifest.folder");
+        self.faults.extend(faults);
+        if has_manifests && !guard.is_file() {
+            self.faults.push(no_guard(guard));
         }
+        tools.into_iter().for_each(|tool| self.manifest(tool, scratch_root, guard));
     }
 
     fn manifest(&mut self, found: FoundTool, scratch_root: &Path, guard: &Path) {
@@ -343,6 +341,19 @@ mod tests {
                 "tool.rerun-invalid",
             ]
         );
+    }
+
+    #[test]
+    fn a_missing_guard_is_told_with_the_faults_of_the_manifests() {
+        let dir = tempfile::tempdir().unwrap();
+        let codes = || -> Vec<&'static str> {
+            let mut builder = Builder::default();
+            builder.folder(dir.path(), dir.path(), Path::new("/nowhere/guard"));
+            builder.build().err().into_iter().flatten().map(|fault| fault.code).collect()
+        };
+        assert!(codes().is_empty(), "without a manifest nothing runs under it");
+        std::fs::write(dir.path().join("a.toml"), "[run]\nexec = [\"/bin/sh\"]\n").unwrap();
+        assert_eq!(codes(), ["manifest.missing", "exec.no-guard"]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolfleet_proto::json::Json;
 use tracing::Span;
 
 /// How long a thread may take to notice that its tool was given up: one that awaits notices at once.
@@ -74,7 +75,7 @@ impl<T: Tool> Native for T {
         context: Context,
     ) -> Pin<Box<dyn Future<Output = RunOutcome> + Send + 'a>> {
         Box::pin(async move {
-            let input: T::Input = match serde_json::from_slice(arguments) {
+            let input: T::Input = match read_input(arguments) {
                 Ok(input) => input,
                 Err(error) => return RunOutcome::InputRefused { message: error.to_string() },
             };
@@ -86,6 +87,16 @@ impl<T: Tool> Native for T {
             }
         })
     }
+}
+
+/// Reads the arguments as they are; where the type refuses them, with whole numbers written plainly. To
+/// a schema `5.0` is an integer, to a decoder it is not.
+fn read_input<T: serde::de::DeserializeOwned>(arguments: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(arguments).or_else(|error| {
+        let text = std::str::from_utf8(arguments).unwrap_or_default();
+        let Ok(json) = Json::parse(text) else { return Err(error) };
+        serde_json::from_str(&json.with_whole_numbers().to_text()).map_err(|_| error)
+    })
 }
 
 fn read_output(output: &impl serde::Serialize) -> RunOutcome {
@@ -292,6 +303,24 @@ mod tests {
         assert!(matches!(run(r#"{"mode": 5}"#).await, RunOutcome::InputRefused { .. }));
         assert!(matches!(run(r#"{"mode": "wait"}"#).await, RunOutcome::TimedOut));
         assert!(matches!(run(r#"{"mode": "hang"}"#).await, RunOutcome::TimedOut));
+    }
+
+    #[test]
+    fn a_whole_number_fits_an_integer_however_it_is_written() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Counted {
+            n: i64,
+            rest: serde_json::Value,
+        }
+        for (written, n) in [("5", 5), ("5.0", 5), ("5e0", 5), ("1e3", 1_000), ("-0.0", 0)] {
+            let text = format!("{{\"n\": {written}, \"rest\": null}}");
+            let read: Counted = read_input(text.as_bytes()).unwrap();
+            assert_eq!((read.n, read.rest), (n, serde_json::Value::Null), "{written}");
+        }
+        for refused in ["5.5", "\"5\"", "1e300"] {
+            let text = format!("{{\"n\": {refused}, \"rest\": null}}");
+            assert!(read_input::<Counted>(text.as_bytes()).is_err(), "{refused}");
+        }
     }
 
     #[tokio::test]
