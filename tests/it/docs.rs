@@ -111,7 +111,7 @@ fn every_code_has_its_paragraph_and_no_other() {
         "proto/src/manifest",
         "proto/src/unit.rs",
         "proto/src/schema",
-        "worker/src/folder.rs",
+        "proto/io/src/tools_folder.rs",
         "worker/src/registry.rs",
     ] {
         codes.extend(fault_codes(&sources(path)));

@@ -42,7 +42,6 @@ mod context;
 mod core;
 mod drive;
 mod edge;
-pub mod folder;
 mod lease;
 mod measure;
 pub mod process;

@@ -1,6 +1,5 @@
 //! The tools of a worker: descriptor, compiled schemas, and what runs each (CONTRACT 1.4, 1.5).
 
-use crate::folder::{self, FoundTool};
 use crate::runner::exec::Exec;
 use crate::runner::native::Native;
 use crate::tool::ToolSpec;
@@ -8,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+use toolfleet_io::tools_folder::{self, FoundTool};
 use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner, is_tool_name};
 use toolfleet_proto::limit::{RESULT_BYTES_CAP, SLOTS_EXEC, SLOTS_WAITING};
 use toolfleet_proto::manifest::Fault;
@@ -126,7 +126,7 @@ impl Builder {
     /// Adds every manifest of a folder. Its programs run under `guard`, each attempt in a folder of its
     /// own below `scratch_root`.
     pub fn folder(&mut self, dir: &Path, scratch_root: &Path, guard: &Path) {
-        match folder::read(dir) {
+        match tools_folder::read(dir) {
             Ok(found) => {
                 if !found.is_empty() && !guard.is_file() {
                     self.faults.push(no_guard(guard));
@@ -139,7 +139,7 @@ impl Builder {
 
     fn manifest(&mut self, found: FoundTool, scratch_root: &Path, guard: &Path) {
         let FoundTool { manifest, folder } = found;
-        let command = folder::resolve_command(&folder, &manifest.command);
+        let command = tools_folder::resolve_command(&folder, &manifest.command);
         let exec = Exec::new(command, scratch_root.into()).under(guard.into());
         let file = format!("{}.toml", manifest.descriptor.name);
         self.add(&file, manifest.descriptor, Run::Exec(exec), manifest.secrets);

@@ -8,6 +8,7 @@
 //! | [`ending`] | both: the end of a call that its tool did not end |
 //! | [`clock`], [`signal`] | the host |
 //! | [`telemetry`], [`metrics`], [`health`] | whoever watches |
+//! | [`tools_folder`] | the manifests of a folder and the programs that they name |
 //! | [`child`] | servers started as children, for `toolfleet dev` and the tests |
 
 pub mod broker;
@@ -20,4 +21,5 @@ pub mod lease_store;
 pub mod metrics;
 pub mod signal;
 pub mod telemetry;
+pub mod tools_folder;
 pub mod topology;

@@ -1,4 +1,4 @@
-//! The tools folder of a worker: its manifests, read with all their faults at once, and the
+//! A tools folder: its manifests, read with all their faults at once, and the
 //! programs that they name (CONTRACT 1.1, 1.2, 1.5).
 
 use rustix::fs::{Access, access};
@@ -9,7 +9,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use toolfleet_proto::manifest::{self, Fault, MANIFEST_BYTES_MAX, Manifest, Syntax};
 
-/// Where programs named without a path are looked for, whatever the worker's own `PATH` is.
+/// Where programs named without a path are looked for, whatever this process' own `PATH` is.
 pub const PROGRAM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A tool of the folder.
