@@ -11,9 +11,11 @@
 //! | [`code`], [`effect`], [`bound`] | the vocabulary of outcomes, effects, the bound of a result |
 //! | [`end`] | how a call ends that no tool ended, and what may be said of it |
 //! | [`descriptor`], [`catalog`], [`manifest`], [`unit`] | what a tool is, and how an author says it |
-//! | [`json`], [`schema`], [`output`] | arguments and outputs: parsing, validation, reading |
+//! | [`json`], [`schema`], [`arguments`], [`output`] | arguments and outputs: parsing, validation, reading |
+//! | [`near`] | names near one that does not exist |
 //! | [`money`] | exact amounts |
 
+pub mod arguments;
 pub mod bound;
 pub mod catalog;
 pub mod code;
@@ -26,6 +28,7 @@ pub mod limit;
 pub mod manifest;
 pub mod money;
 pub mod name;
+pub mod near;
 pub mod output;
 pub mod schema;
 pub mod topology;

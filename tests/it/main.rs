@@ -23,6 +23,7 @@ mod drain;
 mod executions;
 mod formats;
 mod guard;
+mod here;
 mod keepalive;
 mod loss;
 mod once;

@@ -5,9 +5,10 @@ use crate::bench_echo::BenchEcho;
 use crate::registry::{Builder, Registry};
 use crate::runner::native::Native;
 use crate::service::{Error, Service, worker_name};
+use crate::testing::command::{self, TestArgs};
 use crate::tool::Tool;
 use crate::watch::Watched;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -19,10 +20,14 @@ use toolfleet_io::health::{self, Health};
 use toolfleet_io::{signal, telemetry};
 use toolfleet_proto::manifest::Fault;
 
+/// Exit code of a call that failed.
+pub(crate) const EXIT_FAILED: u8 = 1;
+/// Exit code of a command line that cannot be followed.
+pub(crate) const EXIT_USAGE: u8 = 2;
 /// Exit code of a configuration or a tool that is faulty.
-const EXIT_CONFIG: u8 = 78;
+pub(crate) const EXIT_CONFIG: u8 = 78;
 /// Exit code of a broker or store that is not reachable.
-const EXIT_UNREACHABLE: u8 = 69;
+pub(crate) const EXIT_UNREACHABLE: u8 = 69;
 /// The program that exec tools run under.
 const GUARD_PROGRAM: &str = "toolfleet-guard";
 /// How long the telemetry of the last calls may take to leave.
@@ -33,10 +38,10 @@ const FLUSH: Duration = Duration::from_secs(5);
 #[command(name = "toolfleet-worker", version, about)]
 struct Args {
     /// Configuration file (default: toolfleet.toml of the working directory, where there is one)
-    #[arg(long, value_name = "FILE", env = "TOOLFLEET_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "TOOLFLEET_CONFIG")]
     config: Option<PathBuf>,
     /// Folder of tool manifests
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR")]
     tools: Option<PathBuf>,
     /// Pool whose jobs this worker takes
     #[arg(long, value_name = "NAME")]
@@ -53,6 +58,14 @@ struct Args {
     /// Written, as JSON, once the tools can be called
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run one tool here, without a broker, and show everything that comes of it
+    Test(TestArgs),
 }
 
 impl Args {
@@ -105,6 +118,9 @@ pub fn main(tools: Tools) -> ExitCode {
         Ok(registry) => registry,
         Err(faults) => return complain(&lines(&faults), EXIT_CONFIG),
     };
+    if let Some(Command::Test(test)) = args.command {
+        return command::run(&test, &registry, &checked);
+    }
     let watched = checked.config.worker.tools.clone().filter(|_| args.watch).map(|dir| {
         let (tools, checked) = (tools.clone(), checked.clone());
         Watched::new(dir, Arc::new(move || gather(&tools, &checked)))
@@ -123,7 +139,7 @@ pub fn main(tools: Tools) -> ExitCode {
     }
 }
 
-fn complain(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
+pub(crate) fn complain(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
     let _ = writeln!(std::io::stderr().lock(), "{error}");
     ExitCode::from(code)
 }

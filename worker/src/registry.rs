@@ -29,6 +29,8 @@ pub struct Registered {
     pub descriptor: Descriptor,
     /// Hash of the descriptor.
     pub hash: String,
+    /// Schema of the input.
+    pub input_schema: Arc<Schema>,
     /// Schema of the output, where one is declared.
     pub output_schema: Option<Arc<Schema>>,
     /// What runs it.
@@ -47,6 +49,11 @@ impl Registry {
     /// The tool of that name and version; `None`: this worker must hand the job back.
     pub fn find(&self, name: &str, hash: &str) -> Option<&Arc<Registered>> {
         self.tools.get(name).filter(|tool| tool.hash == hash)
+    }
+
+    /// The tool of that name, whatever its version.
+    pub fn named(&self, name: &str) -> Option<&Arc<Registered>> {
+        self.tools.get(name)
     }
 
     /// Every tool, by name.
@@ -173,9 +180,13 @@ impl Builder {
                 "use at most 768KB",
             );
         }
-        if let Err(error) = Schema::compile(&descriptor.input_schema) {
-            fault(error.code, format!("input: {}", error.message), "mend the input's schema");
-        }
+        let input_schema = match Schema::compile(&descriptor.input_schema) {
+            Ok(schema) => Some(Arc::new(schema)),
+            Err(error) => {
+                fault(error.code, format!("input: {}", error.message), "mend the input's schema");
+                None
+            }
+        };
         let output_schema = match descriptor.output_schema.as_ref().map(Schema::compile) {
             None => None,
             Some(Ok(schema)) => Some(Arc::new(schema)),
@@ -188,8 +199,9 @@ impl Builder {
             fault("tool.duplicate-name", format!("{name} is there twice"), "rename one of the two");
             return;
         }
+        let Some(input_schema) = input_schema else { return };
         let hash = descriptor.hash();
-        let tool = Registered { descriptor, hash, output_schema, run, secrets };
+        let tool = Registered { descriptor, hash, input_schema, output_schema, run, secrets };
         self.registry.tools.insert(name, Arc::new(tool));
     }
 

@@ -9,6 +9,7 @@ mod config_show;
 mod demo;
 pub mod dev;
 mod exit;
+mod here;
 mod output;
 mod serve;
 mod server;
@@ -53,6 +54,8 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Call one tool and print what comes back
     Call(call::CallArgs),
+    /// Run one tool here, without a fleet, and show everything that comes of it
+    Test(here::TestArgs),
     /// Hand in a model's message and print what each of its calls comes to
     Turn(turn_file::TurnArgs),
     /// List calls: those of an execution, or all that are queued or run now
@@ -90,7 +93,8 @@ pub fn main() -> ExitCode {
     match command {
         Command::DevWatchdog(args) => dev::watchdog(args),
         Command::Demo(args) => block_on(demo::run(args)),
-        Command::Call(args) => block_on(call::run(args, json)),
+        Command::Call(args) => block_on(call::run(args, config, json)),
+        Command::Test(args) => here::run(args, config, json),
         Command::Turn(args) => block_on(turn_file::run(args, json)),
         Command::Calls(args) => block_on(calls::run(args, json)),
         Command::Watch(args) => block_on(watch::run(args, json)),

@@ -4,12 +4,12 @@
 use super::catalog::Offer;
 use super::execution::Execution;
 use super::formats::ModelCall;
-use super::near;
 use std::collections::BTreeMap;
+use toolfleet_proto::arguments;
 use toolfleet_proto::code::Code;
 use toolfleet_proto::json::Json;
-use toolfleet_proto::limit::ARGUMENT_BYTES_MAX;
 use toolfleet_proto::name::CallName;
+use toolfleet_proto::near;
 use toolfleet_proto::wire::{self, Caller, Clocks, Job, LANE, SCHEMA, TraceContext};
 
 /// Why a call is not admitted. Nothing was queued.
@@ -87,29 +87,23 @@ pub fn hash_unchecked(call: &ModelCall) -> [u8; 32] {
 }
 
 fn invalid(text: String) -> Refusal {
-    Refusal { code: Code::InvalidInput, text: format!("invalid input: {text}") }
+    Refusal { code: Code::InvalidInput, text }
 }
 
 /// Reads and checks the arguments of a model's call.
 pub fn check_call(offer: &Offer, call: &ModelCall) -> Result<Arguments, Refusal> {
     match &call.arguments {
         Ok(text) => check(offer, text.as_deref()),
-        Err(why) => Err(invalid(why.clone())),
+        Err(why) => Err(invalid(arguments::invalid(why))),
     }
 }
 
 /// Reads and checks arguments: never guessed at, never repaired.
 pub fn check(offer: &Offer, text: Option<&str>) -> Result<Arguments, Refusal> {
-    let bytes = text.map_or(0, str::len);
-    if bytes > ARGUMENT_BYTES_MAX {
-        return Err(invalid(format!(
-            "the arguments have {bytes} bytes, the limit is {ARGUMENT_BYTES_MAX}"
-        )));
-    }
-    let sent = Json::parse_arguments(text).map_err(invalid)?;
-    let admitted = offer.input.admit(&sent).map_err(invalid)?;
+    let arguments::Admitted { sent, given } =
+        arguments::admit(&offer.input, text).map_err(invalid)?;
     let hash = sent.hash();
-    let (admitted, sent) = (admitted.to_text(), sent.to_text());
+    let (admitted, sent) = (given.to_text(), sent.to_text());
     let sent = (sent != admitted).then_some(sent);
     Ok(Arguments { admitted, sent, hash })
 }
@@ -232,8 +226,6 @@ mod tests {
             "{}",
             text(Some("{"))
         );
-        let long = format!(r#"{{"city":"{}"}}"#, "x".repeat(ARGUMENT_BYTES_MAX));
-        assert!(text(Some(&long)).contains("the limit is 262144"));
     }
 
     #[test]

@@ -8,7 +8,6 @@ pub mod execution;
 pub mod export;
 pub mod formats;
 pub mod local;
-pub mod near;
 pub mod spend;
 pub mod turn;
 pub mod wait;

@@ -5,8 +5,10 @@ use super::start::Permission;
 use super::{Delivery, Settle};
 use crate::context::CallContext;
 use crate::core::attempt;
+use crate::outcome;
 use crate::registry::{Registered, Run};
 use crate::runner::{Ended, Invocation, RunOutcome, native};
+use crate::secrets;
 use crate::spend::Spend;
 use prost::Message as _;
 use std::sync::Arc;
@@ -14,16 +16,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use toolfleet_io::broker::{Once, Outgoing};
 use toolfleet_io::telemetry::{self, spans};
-use toolfleet_proto::descriptor::ResultForm;
 use toolfleet_proto::end;
 use toolfleet_proto::topology::Prefix;
 use toolfleet_proto::wire::{AttemptRecord, SCHEMA, SpendRecord};
 use tracing::{Instrument as _, Span};
-
-/// Output kept in memory where it must be read as a whole.
-const CAPTURE_WHOLE_BYTES: usize = 4 * 1024 * 1024;
-/// Output kept beyond the bound where it is cut anyway.
-const CAPTURE_SLACK_BYTES: usize = 4 * 1024;
 
 impl Delivery {
     /// Takes the start record where one is needed, runs the tool, commits. `None`: wait one lease
@@ -76,13 +72,10 @@ impl Delivery {
         timeout_ms: u64,
         span: &Span,
     ) -> Ended {
-        let secrets = match self.secrets(tool) {
+        let secrets = match secrets::look_up(self.edge.secrets_dir.as_deref(), &tool.secrets) {
             Ok(secrets) => secrets,
             Err(message) => {
-                return Ended {
-                    outcome: RunOutcome::NotStarted { message },
-                    duration: Duration::ZERO,
-                };
+                return Ended::without_a_run(RunOutcome::NotStarted { message });
             }
         };
         let invocation = Invocation {
@@ -90,7 +83,10 @@ impl Delivery {
             arguments: self.job.arguments.clone(),
             timeout: Duration::from_millis(timeout_ms),
             kill_grace: Duration::from_millis(self.edge.limits.kill_grace_ms),
-            capture_bytes_max: self.capture_bytes_max(tool),
+            capture_bytes_max: outcome::capture_bytes_max(
+                tool.descriptor.result,
+                self.job.result_bytes_max,
+            ),
             stop: self.stop.clone(),
             expiry: self.edge.keeper.expiry(&claimed.holder.claim),
             secrets,
@@ -111,36 +107,12 @@ impl Delivery {
         if tokio::time::timeout(grace, recording).await.is_err() {
             tracing::warn!(call = %self.name, "spend records were not all stored before the result");
         }
-        ended.unwrap_or_else(|error| Ended {
-            outcome: RunOutcome::Failed {
+        ended.unwrap_or_else(|error| {
+            Ended::without_a_run(RunOutcome::Failed {
                 message: format!("the tool's task ended: {error}"),
                 is_transient: false,
-            },
-            duration: Duration::ZERO,
+            })
         })
-    }
-
-    fn capture_bytes_max(&self, tool: &Registered) -> usize {
-        let bound = usize::try_from(self.job.result_bytes_max).unwrap_or(CAPTURE_WHOLE_BYTES);
-        match tool.descriptor.result {
-            ResultForm::Text => bound + CAPTURE_SLACK_BYTES,
-            ResultForm::Json | ResultForm::Envelope => CAPTURE_WHOLE_BYTES.max(bound),
-        }
-    }
-
-    /// Secrets that the tool names: a file of the secrets folder, else the worker's environment.
-    fn secrets(&self, tool: &Registered) -> Result<Vec<(String, String)>, String> {
-        let read = |name: &String| {
-            let file = self.edge.secrets_dir.as_ref().map(|dir| dir.join(name));
-            let value = file
-                .and_then(|path| std::fs::read_to_string(path).ok())
-                .map(|text| text.trim_end_matches('\n').to_owned())
-                .or_else(|| std::env::var(name).ok());
-            value
-                .map(|value| (name.clone(), value))
-                .ok_or_else(|| format!("the secret {name} is not on this worker"))
-        };
-        tool.secrets.iter().map(read).collect()
     }
 
     fn context(

@@ -39,6 +39,24 @@ pub struct Ended {
     pub outcome: RunOutcome,
     /// From the tool's start to its end.
     pub duration: Duration,
+    /// What was seen of a program beside its output; `None` of a native tool and of what never ran.
+    pub process: Option<ProcessEnd>,
+}
+
+impl Ended {
+    /// Nothing ran.
+    pub fn without_a_run(outcome: RunOutcome) -> Ended {
+        Ended { outcome, duration: Duration::ZERO, process: None }
+    }
+}
+
+/// What was seen of a program beside its output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessEnd {
+    /// `code 3`, `signal 9 (SIGKILL)`; empty where it was stopped.
+    pub how: String,
+    /// The end of standard error, at most 8 KB.
+    pub stderr: String,
 }
 
 /// What came of a run.

@@ -12,7 +12,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// A tool whose types are erased.
 pub trait Native: Send + Sync + 'static {
@@ -107,10 +107,12 @@ pub async fn run(tool: &Arc<dyn Native>, invocation: &Invocation, spend: Spend) 
     let body = AssertUnwindSafe(tool.run(&invocation.arguments, context)).catch_unwind();
     let mut body = std::pin::pin!(body);
     let timeout = tokio::time::sleep(invocation.timeout);
+    // In this order: what a tool returns because it was told to stop does not count.
     let outcome = tokio::select! {
+        biased;
+        _ = stop.fired() => None,
         outcome = &mut body => Some(outcome),
         () = timeout => { stop.fire(StopReason::TimedOut); None }
-        _ = stop.fired() => None,
     };
     let outcome = match outcome {
         Some(outcome) => outcome.unwrap_or_else(|panic| panicked(panic.as_ref())),
@@ -123,7 +125,7 @@ pub async fn run(tool: &Arc<dyn Native>, invocation: &Invocation, spend: Spend) 
             }
         }
     };
-    Ended { outcome, duration: started.elapsed() }
+    Ended { outcome, duration: started.elapsed(), process: None }
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> RunOutcome {
