@@ -19,4 +19,5 @@ mod measure;
 mod reading;
 pub mod service;
 mod submit;
+mod tool_entry;
 mod turn;

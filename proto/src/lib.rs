@@ -11,6 +11,7 @@
 //! | [`code`], [`effect`], [`bound`] | the vocabulary of outcomes, effects, the bound of a result |
 //! | [`end`] | how a call ends that no tool ended, and what may be said of it |
 //! | [`descriptor`], [`catalog`], [`manifest`], [`unit`] | what a tool is, and how an author says it |
+//! | [`describe`], [`lock`] | tools for people to read; the versions that may be offered |
 //! | [`json`], [`schema`], [`arguments`], [`output`] | arguments and outputs: parsing, validation, reading |
 //! | [`near`] | names near one that does not exist |
 //! | [`money`] | exact amounts |
@@ -19,12 +20,14 @@ pub mod arguments;
 pub mod bound;
 pub mod catalog;
 pub mod code;
+pub mod describe;
 pub mod descriptor;
 pub mod effect;
 pub mod end;
 pub mod json;
 pub mod lease;
 pub mod limit;
+pub mod lock;
 pub mod manifest;
 pub mod money;
 pub mod name;

@@ -12,6 +12,7 @@ mod arguments;
 mod asked;
 mod brokers;
 mod cancel;
+mod catalog;
 mod cli;
 mod clients;
 mod clocks;

@@ -2,7 +2,7 @@
 //! of their own call [`main`] from theirs.
 
 use crate::bench_echo::BenchEcho;
-use crate::registry::{Builder, Registry};
+use crate::registry::{self, Builder, Registry};
 use crate::runner::native::Native;
 use crate::service::{Error, Service, worker_name};
 use crate::testing::command::{self, TestArgs};
@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use toolfleet_io::config::{self, Checked};
 use toolfleet_io::health::{self, Health};
-use toolfleet_io::{signal, telemetry};
+use toolfleet_io::{described, signal, telemetry};
+use toolfleet_proto::describe::{Described, Pool};
 use toolfleet_proto::manifest::Fault;
 
 /// Exit code of a call that failed.
@@ -66,6 +67,15 @@ struct Args {
 enum Command {
     /// Run one tool here, without a broker, and show everything that comes of it
     Test(TestArgs),
+    /// Show this worker's tools, with every value and where it comes from; offline
+    Describe(DescribeArgs),
+}
+
+#[derive(clap::Args)]
+struct DescribeArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
@@ -118,8 +128,10 @@ pub fn main(tools: Tools) -> ExitCode {
         Ok(registry) => registry,
         Err(faults) => return complain(&lines(&faults), EXIT_CONFIG),
     };
-    if let Some(Command::Test(test)) = args.command {
-        return command::run(&test, &registry, &checked);
+    match args.command {
+        Some(Command::Test(test)) => return command::run(&test, &registry, &checked),
+        Some(Command::Describe(asked)) => return describe(&tools, &checked, asked.json),
+        None => {}
     }
     let watched = checked.config.worker.tools.clone().filter(|_| args.watch).map(|dir| {
         let (tools, checked) = (tools.clone(), checked.clone());
@@ -154,6 +166,28 @@ fn gather(tools: &Tools, checked: &Checked) -> Result<Arc<Registry>, Vec<Fault>>
         builder.folder(dir, &scratch, &guard_path());
     }
     builder.build().map(Arc::new)
+}
+
+/// Prints the tools, those written in Rust first.
+fn describe(tools: &Tools, checked: &Checked, is_json: bool) -> ExitCode {
+    let built_in: Arc<dyn Native> = Arc::new(BenchEcho);
+    let native = std::iter::once(&built_in).chain(&tools.native);
+    let mut described: Vec<Described> =
+        native.map(|tool| registry::describe(tool.as_ref())).collect();
+    match checked.config.worker.tools.as_deref().map(described::read) {
+        Some(Ok(found)) => described.extend(found),
+        Some(Err(faults)) => return complain(&lines(&faults), EXIT_CONFIG),
+        None => {}
+    }
+    let pool = Pool {
+        name: &checked.config.worker.pool,
+        tools: &described,
+        limits: &checked.limits,
+        lock: None,
+    };
+    let shown = if is_json { pool.json().to_string() } else { pool.text() };
+    let _ = writeln!(std::io::stdout().lock(), "{shown}");
+    ExitCode::SUCCESS
 }
 
 /// The guard of exec tools: beside this program, where it is installed or built together with it.

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use toolfleet_io::tools_folder::{self, FoundTool};
+use toolfleet_proto::describe::Described;
 use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner, is_tool_name};
 use toolfleet_proto::limit::{RESULT_BYTES_CAP, SLOTS_EXEC, SLOTS_WAITING};
 use toolfleet_proto::manifest::Fault;
@@ -221,6 +222,19 @@ fn no_guard(guard: &Path) -> Fault {
         line: None,
         message: "there is no such program, and no exec tool runs without it".into(),
         mend: "install toolfleet-guard in the folder of the worker's program".into(),
+    }
+}
+
+/// A tool written in Rust, as `describe` shows it.
+pub fn describe(tool: &dyn Native) -> Described {
+    let descriptor = describe_native(tool);
+    Described {
+        hash: descriptor.hash(),
+        descriptor,
+        package: None,
+        file: None,
+        secrets: Vec::new(),
+        origins: BTreeMap::new(),
     }
 }
 

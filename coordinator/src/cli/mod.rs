@@ -7,9 +7,11 @@ mod cancel;
 mod completions;
 mod config_show;
 mod demo;
+mod describe;
 pub mod dev;
 mod exit;
 mod here;
+mod lock;
 mod output;
 mod serve;
 mod server;
@@ -22,7 +24,7 @@ mod watch;
 
 use crate::api::traces::Source;
 use clap::{Parser, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use toolfleet_io::config::{self, Checked};
@@ -62,6 +64,10 @@ enum Command {
     Calls(calls::CallsArgs),
     /// Follow the calls of an execution
     Watch(watch::WatchArgs),
+    /// Show the tools of a folder, with every value and where it comes from; offline
+    Describe(describe::DescribeArgs),
+    /// Write down which versions of the tools of a folder may be offered
+    Lock(lock::LockArgs),
     /// List the tools on offer
     Tools(tools::ToolsArgs),
     /// Cancel an execution or one of its calls
@@ -126,6 +132,14 @@ pub fn main() -> ExitCode {
         }
         Command::Topology(args) => match load(config.as_ref(), &args.flags()) {
             Ok(checked) => block_on(topology::run(args, checked, json)),
+            Err(code) => code,
+        },
+        Command::Describe(args) => match load(config.as_ref(), &json!({})) {
+            Ok(checked) => describe::run(&args, &checked, json),
+            Err(code) => code,
+        },
+        Command::Lock(args) => match load(config.as_ref(), &json!({})) {
+            Ok(checked) => lock::run(&args, &checked, json),
             Err(code) => code,
         },
         Command::Config(args) => {

@@ -43,6 +43,8 @@ pub struct Fleet {
     pub prefix: String,
     /// `make`: streams and buckets are made where missing. `check`: only compared.
     pub topology: TopologyMode,
+    /// The lock file: a coordinator offers only the versions of tools that it has; none: all.
+    pub lock_file: Option<PathBuf>,
 }
 
 /// Who makes streams and buckets.
@@ -177,7 +179,7 @@ pub struct LimitsText {
 
 impl Default for Fleet {
     fn default() -> Self {
-        Fleet { prefix: "tf.v1".into(), topology: TopologyMode::Make }
+        Fleet { prefix: "tf.v1".into(), topology: TopologyMode::Make, lock_file: None }
     }
 }
 

@@ -8,13 +8,14 @@
 //! | [`ending`] | both: the end of a call that its tool did not end |
 //! | [`clock`], [`signal`] | the host |
 //! | [`telemetry`], [`metrics`], [`health`] | whoever watches |
-//! | [`tools_folder`] | the manifests of a folder and the programs that they name |
+//! | [`tools_folder`], [`described`] | the manifests of a folder and the programs that they name |
 //! | [`child`] | servers started as children, for `toolfleet dev` and the tests |
 
 pub mod broker;
 pub mod child;
 pub mod clock;
 pub mod config;
+pub mod described;
 pub mod ending;
 pub mod health;
 pub mod lease_store;
