@@ -57,6 +57,7 @@ impl Announcer {
                 descriptor: tool.descriptor.clone(),
                 announced_at_ms: self.clock.now_ms(),
                 announced_by: self.worker.clone(),
+                last_announced_at_ms: 0,
             };
             self.announce_tool(version).await?;
         }

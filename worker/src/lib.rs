@@ -44,15 +44,18 @@ mod drive;
 mod edge;
 mod lease;
 mod measure;
+mod outcome;
 pub mod process;
 mod registry;
 mod runner;
 mod running;
+mod secrets;
 mod service;
 mod slot;
 pub mod spend;
 mod stop;
 mod supply;
+pub mod testing;
 mod tool;
 mod watch;
 

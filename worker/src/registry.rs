@@ -10,8 +10,9 @@ use std::time::Duration;
 use toolfleet_io::tools_folder::{self, Found, FoundTool};
 use toolfleet_proto::checks::{self, Finding, Naming};
 use toolfleet_proto::declared::Declared;
+use toolfleet_proto::describe::Described;
 use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner};
-use toolfleet_proto::layers::{Own, Rules};
+use toolfleet_proto::layers::{Origin, Origins, Own, Rules};
 use toolfleet_proto::limit::{SLOTS_EXEC, SLOTS_WAITING};
 use toolfleet_proto::manifest::Fault;
 use toolfleet_proto::schema::Schema;
@@ -39,6 +40,8 @@ pub struct Registered {
     pub descriptor: Descriptor,
     /// Hash of the descriptor.
     pub hash: String,
+    /// Schema of the input.
+    pub input_schema: Arc<Schema>,
     /// Schema of the output, where one is declared.
     pub output_schema: Option<Arc<Schema>>,
     /// What runs it.
@@ -57,6 +60,11 @@ impl Registry {
     /// The tool of that name and version; `None`: this worker must hand the job back.
     pub fn find(&self, name: &str, hash: &str) -> Option<&Arc<Registered>> {
         self.tools.get(name).filter(|tool| tool.hash == hash)
+    }
+
+    /// The tool of that name, whatever its version.
+    pub fn named(&self, name: &str) -> Option<&Arc<Registered>> {
+        self.tools.get(name)
     }
 
     /// Every tool, by name.
@@ -148,7 +156,7 @@ impl Builder {
     }
 
     fn checked(&mut self, tool: Arc<dyn Native>, naming: Option<Naming>) {
-        let descriptor = describe_native(tool.as_ref(), &self.rules);
+        let (descriptor, _) = describe_native(tool.as_ref(), &self.rules);
         for Finding { code, message, mend } in checks::of(&descriptor, naming) {
             let message = format!("{}: {message}", descriptor.name);
             self.faults.push(Fault { code, file: BUILT_IN.into(), line: None, message, mend });
@@ -188,10 +196,13 @@ impl Builder {
             });
             return;
         }
+        let Ok(input_schema) = Schema::compile(&descriptor.input_schema).map(Arc::new) else {
+            return;
+        };
         let output_schema = descriptor.output_schema.as_ref().map(Schema::compile);
         let output_schema = output_schema.and_then(Result::ok).map(Arc::new);
         let hash = descriptor.hash();
-        let tool = Registered { descriptor, hash, output_schema, run, secrets };
+        let tool = Registered { descriptor, hash, input_schema, output_schema, run, secrets };
         self.registry.tools.insert(name, Arc::new(tool));
     }
 
@@ -214,7 +225,14 @@ fn no_guard(guard: &Path) -> Fault {
     }
 }
 
-fn describe_native(tool: &dyn Native, rules: &Rules) -> Descriptor {
+/// A tool written in Rust, as `describe` shows it.
+pub fn describe(tool: &dyn Native, rules: &Rules) -> Described {
+    let (descriptor, origins) = describe_native(tool, rules);
+    let hash = descriptor.hash();
+    Described { descriptor, hash, package: None, file: None, secrets: Vec::new(), origins }
+}
+
+fn describe_native(tool: &dyn Native, rules: &Rules) -> (Descriptor, Origins) {
     let ToolSpec {
         name,
         description,
@@ -236,7 +254,13 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> Descriptor {
         result_bytes_max,
     });
     let all_attempts_ms = settled.timeout_ms.saturating_mul(settled.max_attempts.into());
-    Descriptor {
+    let mut origins = settled.origins;
+    // Its type says both.
+    (origins.effect, origins.result) = (Origin::Tool, Origin::Tool);
+    if total_timeout.is_some() {
+        origins.total_timeout = Origin::Tool;
+    }
+    let descriptor = Descriptor {
         name,
         description,
         effect,
@@ -253,7 +277,8 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> Descriptor {
         tags,
         presentation,
         declared: Declared::default(),
-    }
+    };
+    (descriptor, origins)
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@ use super::start::Permission;
 use super::{Delivery, Settle};
 use crate::context::CallContext;
 use crate::core::attempt;
+use crate::outcome;
 use crate::registry::{Registered, Run};
 use crate::runner::{Ended, Invocation, LastWords, RunOutcome, native};
+use crate::secrets;
 use crate::spend::Spend;
 use crate::stop::{Stop, StopReason};
 use prost::Message as _;
@@ -17,18 +19,13 @@ use tokio_util::sync::CancellationToken;
 use toolfleet_io::broker::{Once, Outgoing};
 use toolfleet_io::fail_point;
 use toolfleet_io::telemetry::{self, spans};
-use toolfleet_proto::descriptor::ResultForm;
 use toolfleet_proto::end;
 use toolfleet_proto::topology::Prefix;
 use toolfleet_proto::wire::{AttemptRecord, SCHEMA, SpendRecord};
 use tracing::{Instrument as _, Span};
 
-/// Output kept in memory where it must be read as a whole.
-const CAPTURE_WHOLE_BYTES: usize = 4 * 1024 * 1024;
 /// Pause between two notes of what a tool said last.
 const WORDS_PAUSE: Duration = Duration::from_secs(1);
-/// Output kept beyond the bound where it is cut anyway.
-const CAPTURE_SLACK_BYTES: usize = 4 * 1024;
 
 impl Delivery {
     /// Takes the start record where one is needed, runs the tool, commits. `None`: wait one lease
@@ -83,7 +80,7 @@ impl Delivery {
         timeout_ms: u64,
         span: &Span,
     ) -> Ended {
-        let secrets = match self.secrets(tool) {
+        let secrets = match secrets::look_up(self.edge.secrets_dir.as_deref(), &tool.secrets) {
             Ok(secrets) => secrets,
             Err(message) => {
                 return Ended::unstarted(RunOutcome::NotStarted { message });
@@ -94,7 +91,10 @@ impl Delivery {
             arguments: self.job.arguments.clone(),
             timeout: Duration::from_millis(timeout_ms),
             kill_grace: Duration::from_millis(self.edge.limits.kill_grace_ms),
-            capture_bytes_max: self.capture_bytes_max(tool),
+            capture_bytes_max: outcome::capture_bytes_max(
+                tool.descriptor.result,
+                self.job.result_bytes_max,
+            ),
             stop: self.stop.clone(),
             expiry: self.edge.keeper.expiry(&claimed.holder.claim),
             secrets,
@@ -147,29 +147,6 @@ impl Delivery {
                 is_transient: false,
             })
         })
-    }
-
-    fn capture_bytes_max(&self, tool: &Registered) -> usize {
-        let bound = usize::try_from(self.job.result_bytes_max).unwrap_or(CAPTURE_WHOLE_BYTES);
-        match tool.descriptor.result {
-            ResultForm::Text => bound + CAPTURE_SLACK_BYTES,
-            ResultForm::Json | ResultForm::Envelope => CAPTURE_WHOLE_BYTES.max(bound),
-        }
-    }
-
-    /// Secrets that the tool names: a file of the secrets folder, else the worker's environment.
-    fn secrets(&self, tool: &Registered) -> Result<Vec<(String, String)>, String> {
-        let read = |name: &String| {
-            let file = self.edge.secrets_dir.as_ref().map(|dir| dir.join(name));
-            let value = file
-                .and_then(|path| std::fs::read_to_string(path).ok())
-                .map(|text| text.trim_end_matches('\n').to_owned())
-                .or_else(|| std::env::var(name).ok());
-            value
-                .map(|value| (name.clone(), value))
-                .ok_or_else(|| format!("the secret {name} is not on this worker"))
-        };
-        tool.secrets.iter().map(read).collect()
     }
 
     fn context(

@@ -132,7 +132,7 @@ pub async fn run(
     attend_or_leave(invocation, name, threads, given_up, move || {
         let _entered = span.enter();
         // Dropped at its next await, once it was given up.
-        runtime.block_on(letting_go.run_until_cancelled(body(&tool, &arguments, context)))
+        runtime.block_on(letting_go.run_until_cancelled(body(&tool, &arguments, context))).flatten()
     })
     .await
 }
@@ -150,11 +150,11 @@ async fn attend_or_leave(
     let mut thread = threads.runtime().spawn_blocking(on_thread);
     let returned = async {
         match (&mut thread).await {
-            Ok(outcome) => outcome.unwrap_or(RunOutcome::TimedOut),
-            Err(error) => RunOutcome::Failed {
+            Ok(outcome) => outcome,
+            Err(error) => Some(RunOutcome::Failed {
                 message: format!("the tool's thread ended: {error}"),
                 is_transient: false,
-            },
+            }),
         }
     };
     let (mut ended, has_returned) = attend(returned, invocation).await;
@@ -177,15 +177,21 @@ fn context(invocation: &Invocation, spend: Spend) -> Context {
     Context { call: Arc::clone(&invocation.context), stop: invocation.stop.clone(), spend }
 }
 
-/// The tool itself. A panic is a failure of the call and of nothing else.
-async fn body(tool: &Arc<dyn Native>, arguments: &[u8], context: Context) -> RunOutcome {
+/// The tool itself. A panic is a failure of the call and of nothing else. `None` where it returned only
+/// after it was told to stop: what it gives then does not count.
+async fn body(tool: &Arc<dyn Native>, arguments: &[u8], context: Context) -> Option<RunOutcome> {
+    let stop = context.stop.clone();
     let outcome = AssertUnwindSafe(tool.run(arguments, context)).catch_unwind().await;
-    outcome.unwrap_or_else(|panic| panicked(panic.as_ref()))
+    let outcome = outcome.unwrap_or_else(|panic| panicked(panic.as_ref()));
+    (!stop.is_fired()).then_some(outcome)
 }
 
 /// Attends to a running tool under its clocks: after a stop or the timeout it has the kill grace to
 /// return. Says also whether it has returned.
-async fn attend(body: impl Future<Output = RunOutcome>, invocation: &Invocation) -> (Ended, bool) {
+async fn attend(
+    body: impl Future<Output = Option<RunOutcome>>,
+    invocation: &Invocation,
+) -> (Ended, bool) {
     let started = Instant::now();
     let stop = &invocation.stop;
     let mut body = std::pin::pin!(body);
@@ -196,14 +202,17 @@ async fn attend(body: impl Future<Output = RunOutcome>, invocation: &Invocation)
         () = tokio::time::sleep(invocation.timeout) => { stop.fire(StopReason::TimedOut); None }
     };
     let (outcome, has_returned) = match outcome {
-        Some(outcome) => (outcome, true),
+        Some(outcome) => (outcome.unwrap_or_else(|| stopped(stop.reason())), true),
         None => {
             // It may still tidy up; what it returns now does not count.
             let tidied = tokio::time::timeout(invocation.kill_grace, &mut body).await;
             (stopped(stop.reason()), tidied.is_ok())
         }
     };
-    (Ended { outcome, duration: started.elapsed(), rest: Rest::Returned }, has_returned)
+    (
+        Ended { outcome, duration: started.elapsed(), rest: Rest::Returned, process: None },
+        has_returned,
+    )
 }
 
 fn stopped(reason: Option<StopReason>) -> RunOutcome {
@@ -331,6 +340,26 @@ mod tests {
         assert!(
             matches!(outcome, RunOutcome::Stopped(StopReason::Cancelled(reason)) if reason == "no longer needed")
         );
+    }
+
+    #[tokio::test]
+    async fn what_it_gives_because_it_was_told_to_stop_does_not_count() {
+        let tool: Arc<dyn Native> = Arc::new(Odd);
+        let threads = Threads::new(tokio::runtime::Handle::current());
+        for is_here in [false, true] {
+            let mut invocation = invocation(r#"{"mode": "wait"}"#);
+            (invocation.timeout, invocation.kill_grace) = (Duration::MAX, Duration::MAX);
+            let stop = invocation.stop.clone();
+            tokio::spawn(async move { stop.fire(StopReason::DrainOver) });
+            let (spend, _queue) = Spend::new(SpendRecord::default());
+            let ended = if is_here {
+                run_here(&tool, &invocation, spend).await
+            } else {
+                run(&tool, &invocation, spend, &threads).await
+            };
+            assert!(matches!(ended.outcome, RunOutcome::Stopped(StopReason::DrainOver)));
+            assert_eq!(ended.rest, Rest::Returned);
+        }
     }
 
     #[tokio::test]
