@@ -216,7 +216,7 @@ async fn a_load_outlives_a_rolling_restart() {
     let load = Load::start(&fleet).await;
     for number in 0..3 {
         let mut servers = nodes(&mut fleet);
-        let server = &mut servers[number];
+        let server = &mut *servers[number];
         let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap()).unwrap();
         // Lame duck: it tells its clients to leave, and ends by itself.
         kill_process(pid, Signal::USR2).unwrap();
