@@ -143,7 +143,7 @@ impl Service {
         let deliveries = TaskTracker::new();
         let pulling =
             tokio::spawn(pull(Arc::clone(&edge), puller, deliveries.clone(), self.health.clone()));
-        announcer.announce().await?;
+        announcer.announce_patiently().await?;
         let speaking = tokio::spawn(announcer.clone().keep());
         if let Some(watched) = &self.watched {
             tokio::spawn(watched.clone().follow(registry, announcer.clone(), measures));
