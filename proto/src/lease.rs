@@ -4,6 +4,7 @@ use crate::code::Code;
 use crate::limit::Limits;
 use crate::wire::AttemptRecord;
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 /// When a holder must stop and when its lease is over by its own clock. Milliseconds of any clock
 /// that counts a suspended machine.
@@ -100,7 +101,7 @@ impl Holder {
 
 /// Attempts as the store keeps them, in order: fields `h<n>` hold `claim|worker|fence|ms|span`, `w<n>` the
 /// last words. Fields that do not read are left out.
-pub fn attempts(fields: &HashMap<String, String>) -> Vec<AttemptRecord> {
+pub fn attempts<S: BuildHasher>(fields: &HashMap<String, String, S>) -> Vec<AttemptRecord> {
     let mut attempts: Vec<AttemptRecord> = fields
         .iter()
         .filter_map(|(field, text)| attempt(field.strip_prefix('h')?.parse().ok()?, text))
@@ -209,7 +210,8 @@ mod tests {
             ("w1", "o|h"),
             ("h3", "odd"),
         ];
-        let fields = fields.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let fields: HashMap<String, String> =
+            fields.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let attempts = attempts(&fields);
         let told: Vec<_> = attempts
             .iter()

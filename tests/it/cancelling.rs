@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use toolfleet_proto::name::CallName;
 use toolfleet_tests::soak::Seed;
-use toolfleet_tests::{Announcements, Fleet, until};
+use toolfleet_tests::{Announcements, Answer, Fleet, until};
 
 const CALLS: usize = 300;
 
@@ -129,39 +129,48 @@ async fn cancel_claim_start_and_end_in_any_order_are_one_result_that_all_agree_o
     let mut ends = std::collections::BTreeMap::<String, usize>::new();
     for (id, (tool, call)) in calls.into_iter().enumerate() {
         let (answer, first, second) = call.await.unwrap();
-        let answer = answer.unwrap();
-        let name =
-            CallName::direct("default", &format!("any-{}", id / 20), "main", &id.to_string());
-        let ledger = fleet.ledger(&id.to_string());
-        let what = format!("{id} {tool} {first} {second}: {} {:?}", answer.text, ledger.lines());
-        assert_eq!(fleet.results_of(&name).await.unwrap(), 1, "{what}");
-        let stored = fleet.result(&name).await.unwrap();
-        assert_eq!(answer.body["code"].as_str().unwrap_or("ok"), stored.code, "{what}");
-        let said = [first, second];
-        let is_cancelled = stored.code == "cancelled";
-        let is_unstarted = stored.start_state == "never_started";
-        for said in &said {
-            match said.as_str() {
-                "never_started" => assert!(is_cancelled && is_unstarted, "{what}"),
-                "may_have_started" => assert!(is_cancelled && !is_unstarted, "{what}"),
-                "already_finished" | "unknown" => {}
-                other => panic!("{other}: {what}"),
-            }
-        }
-        if is_cancelled {
-            assert!(said.iter().any(|said| said.ends_with("_started")), "{what}");
-        } else {
-            assert_eq!((ledger.starts().len(), ledger.ends().len()), (1, 1), "{what}");
-        }
-        if is_cancelled && is_unstarted {
-            assert!(ledger.lines().is_empty(), "{what}");
-        }
-        assert!(ledger.starts().len() <= 1, "{what}");
-        *ends.entry(format!("{} {}", stored.code, stored.start_state)).or_default() += 1;
+        let end = check_agreement(&fleet, id, tool, &answer.unwrap(), &[first, second]).await;
+        *ends.entry(end).or_default() += 1;
     }
     println!("{ends:?}");
     assert_eq!(heard.doubled(), []);
     // Each way to end was met: else the moments were not as many as they should be.
     assert!(ends.len() >= 3, "{ends:?}");
     ok(&doors[0].call("nap", json!({"ms": 1})).await.unwrap());
+}
+
+/// What a call's caller, its two cancellers, its record and its tool say fits together. Says how it ended.
+async fn check_agreement(
+    fleet: &Fleet,
+    id: usize,
+    tool: &str,
+    answer: &Answer,
+    said: &[String; 2],
+) -> String {
+    let name = CallName::direct("default", &format!("any-{}", id / 20), "main", &id.to_string());
+    let ledger = fleet.ledger(&id.to_string());
+    let what = format!("{id} {tool} {said:?}: {} {:?}", answer.text, ledger.lines());
+    assert_eq!(fleet.results_of(&name).await.unwrap(), 1, "{what}");
+    let stored = fleet.result(&name).await.unwrap();
+    assert_eq!(answer.body["code"].as_str().unwrap_or("ok"), stored.code, "{what}");
+    let is_cancelled = stored.code == "cancelled";
+    let is_unstarted = stored.start_state == "never_started";
+    for said in said {
+        match said.as_str() {
+            "never_started" => assert!(is_cancelled && is_unstarted, "{what}"),
+            "may_have_started" => assert!(is_cancelled && !is_unstarted, "{what}"),
+            "already_finished" | "unknown" => {}
+            other => panic!("{other}: {what}"),
+        }
+    }
+    if is_cancelled {
+        assert!(said.iter().any(|said| said.ends_with("_started")), "{what}");
+    } else {
+        assert_eq!((ledger.starts().len(), ledger.ends().len()), (1, 1), "{what}");
+    }
+    if is_cancelled && is_unstarted {
+        assert!(ledger.lines().is_empty(), "{what}");
+    }
+    assert!(ledger.starts().len() <= 1, "{what}");
+    format!("{} {}", stored.code, stored.start_state)
 }

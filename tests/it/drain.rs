@@ -207,7 +207,7 @@ impl Load {
             tokio::spawn(client(number, Arc::clone(&doors), ledger.clone(), Arc::clone(&stop)))
         });
         let clients = clients.collect();
-        let load = Load { heard, doors, stop, clients, ledger };
+        let load = Load { heard, doors, stop, ledger, clients };
         load.goes_on().await;
         load
     }

@@ -5,6 +5,7 @@ use super::faults::Harm;
 use super::plan::{Call, Kind, Plan};
 use crate::fleet::Fleet;
 use crate::ledger::Ledger;
+use crate::member::Member;
 use crate::streams::{Announcements, messages, subjects};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -100,7 +101,7 @@ impl fmt::Display for Report {
 
 /// What the auditors mended, by their log lines: their counters end with them.
 fn repaired(fleet: &Fleet) -> BTreeMap<&'static str, usize> {
-    let logs = fleet.coordinators.iter().map(|member| member.log());
+    let logs = fleet.coordinators.iter().map(Member::log);
     let logs: Vec<String> =
         logs.map(|log| std::fs::read_to_string(log).unwrap_or_default()).collect();
     let count = |sign: &str| logs.iter().map(|log| log.matches(sign).count()).sum();

@@ -59,9 +59,10 @@ pub(crate) struct Heard {
 pub(crate) async fn hand_in(call: &Call, doors: &Doors, ledgers: &Path) -> Heard {
     let seconds = format!("{}.{:03}", call.ms / 1_000, call.ms % 1_000);
     let ledger = ledgers.join(&call.id).to_string_lossy().into_owned();
-    let input = match call.tool.starts_with("script") {
-        true => json!({"seconds": seconds, "ledger": ledger}),
-        false => json!({"ms": call.ms, "ledger": ledger}),
+    let input = if call.tool.starts_with("script") {
+        json!({"seconds": seconds, "ledger": ledger})
+    } else {
+        json!({"ms": call.ms, "ledger": ledger})
     };
     let body = json!({"input": input, "executionId": call.execution, "callId": call.id});
     let path = format!("/v1/tools/{}/call", call.tool);

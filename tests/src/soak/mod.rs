@@ -16,6 +16,7 @@ pub use seed::Seed;
 
 use crate::builder::Builder;
 use crate::fleet::Fleet;
+use crate::member::Member;
 use crate::streams::Announcements;
 use crate::wait::until;
 use anyhow::Context as _;
@@ -74,7 +75,7 @@ pub async fn run(fleet: Fleet, plan: Plan) -> anyhow::Result<Report> {
         tokio::time::sleep(harm.pause()).await;
         harm.do_one(&mut fleet, &doors).await?;
     }
-    harm.repair(&mut fleet, &doors).await?;
+    harm.repair(&fleet, &doors)?;
     let mut heard = Vec::with_capacity(calls.len());
     let settling = Instant::now();
     for client in clients {
@@ -95,7 +96,7 @@ pub async fn run(fleet: Fleet, plan: Plan) -> anyhow::Result<Report> {
 /// Copies the logs of all processes.
 fn keep_logs(fleet: &Fleet, to: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(to)?;
-    let members = fleet.coordinators.iter().chain(&fleet.workers).map(|member| member.log());
+    let members = fleet.coordinators.iter().chain(&fleet.workers).map(Member::log);
     for log in members.chain([fleet.nats.log(), fleet.redis.log()]) {
         let name = log.file_name().context("a log without a name")?;
         std::fs::copy(log, to.join(name))?;

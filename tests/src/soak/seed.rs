@@ -18,7 +18,7 @@ impl Seed {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,7 +28,7 @@ impl Seed {
 
     /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.draw() % end
     }
 
     /// A number of a range.

@@ -84,7 +84,7 @@ fn a_record_fits_one_message_whatever_a_loop_hands_in() {
             let turn = TurnRecord { name: format!("t{number}{filler}"), ..turn(&ids) };
             execution.take_turn(turn.clone(), 0);
             // What was taken stays known.
-            assert_eq!(execution.take_turn(turn, 0).contains(&Taken::New), false);
+            assert!(!execution.take_turn(turn, 0).contains(&Taken::New));
         }
         assert_eq!(execution.state, State::LimitExceeded);
         let bytes = serde_json::to_vec(&execution).unwrap().len();
