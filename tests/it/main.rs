@@ -40,6 +40,7 @@ mod keepalive;
 mod leases;
 mod links;
 mod loss;
+mod made;
 mod once;
 mod path;
 mod python;
@@ -55,3 +56,8 @@ mod trace;
 mod turns;
 mod versions;
 mod writes;
+
+/// What `toolfleet new --rust` makes: it compiles, and its own test runs here.
+#[path = "../../coordinator/src/cli/new/worker.rs"]
+#[expect(dead_code, reason = "its main is not this program's")]
+mod new_worker;

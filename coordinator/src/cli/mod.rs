@@ -12,8 +12,11 @@ mod demo;
 mod describe;
 pub mod dev;
 mod exit;
+mod files;
 mod here;
+mod import;
 mod lock;
+mod new;
 mod output;
 mod serve;
 mod server;
@@ -66,6 +69,10 @@ enum Command {
     Calls(calls::CallsArgs),
     /// Follow the calls of an execution
     Watch(watch::WatchArgs),
+    /// Make a small tool that works, to begin with
+    New(new::NewArgs),
+    /// Make tools from the description of an API
+    Import(import::ImportArgs),
     /// Show the tools of a folder, with every value and where it comes from; offline
     Describe(describe::DescribeArgs),
     /// Write down which versions of the tools of a folder may be offered
@@ -145,6 +152,8 @@ pub fn main() -> ExitCode {
             Ok(checked) => block_on(topology::run(args, checked, json)),
             Err(code) => code,
         },
+        Command::New(args) => new::run(&args, json),
+        Command::Import(args) => import::run(&args, json),
         Command::Describe(args) => match load(config.as_ref(), &args.pool.flags()) {
             Ok(checked) => describe::run(&args, &checked, json),
             Err(code) => code,

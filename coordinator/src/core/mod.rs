@@ -11,6 +11,7 @@ pub mod formats;
 #[cfg(test)]
 pub(crate) mod golden;
 pub mod local;
+pub mod openapi;
 pub mod room;
 pub mod spend;
 pub mod turn;
