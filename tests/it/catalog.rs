@@ -97,11 +97,17 @@ async fn one_name_in_several_pools_is_one_tool_or_is_withheld() {
     let (out, _) = check(&toolfleet(&["tools", "--versions"], &env).await, 0);
     assert!(out.lines().filter(|line| line.starts_with("greet ")).count() == 3, "{out}");
 
+    drops(&mut fleet, &env).await;
+}
+
+/// Entries are taken out, and come back with a worker that starts.
+async fn drops(fleet: &mut Fleet, env: &[(&str, &str)]) {
+    let http = fleet.http(0).unwrap();
     // An entry goes by hand, and not while a live worker has it.
-    let (_, err) = check(&toolfleet(&["tools", "drop", "greet"], &env).await, 1);
+    let (_, err) = check(&toolfleet(&["tools", "drop", "greet"], env).await, 1);
     assert!(err.contains("default, green, rogue"), "{err}");
     let drop_rogue = ["tools", "drop", "greet", "--pool", "rogue"];
-    let (_, err) = check(&toolfleet(&drop_rogue, &env).await, 1);
+    let (_, err) = check(&toolfleet(&drop_rogue, env).await, 1);
     assert!(err.contains("live workers of the pool rogue"), "{err}");
     let refused = http.post("/v1/tools/greet/drop", &json!({"pool": "rogue"})).await.unwrap();
     problem(&refused, 409, "tool_alive");
@@ -112,13 +118,13 @@ async fn one_name_in_several_pools_is_one_tool_or_is_withheld() {
     })
     .await
     .unwrap();
-    check(&toolfleet(&drop_rogue, &env).await, 0);
+    check(&toolfleet(&drop_rogue, env).await, 0);
     until("its entry is gone", SOON, async || {
         entry(&http, "greet", "rogue").await.is_none().then_some(())
     })
     .await
     .unwrap();
-    check(&toolfleet(&drop_rogue, &env).await, 1);
+    check(&toolfleet(&drop_rogue, env).await, 1);
 
     // Forced, it goes although its worker lives; a worker that starts again brings it back.
     let forced = json!({"pool": "green", "force": true});

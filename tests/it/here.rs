@@ -11,7 +11,7 @@ use std::process::{Output, Stdio};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
-use toolfleet_tests::{TOOLFLEET, WORKER, binary, clean_environment};
+use toolfleet_tests::{TOOLFLEET, WORKER, binary, clean_environment, until};
 use toolfleet_worker::testing::{OutputCheck, TestRun, TestTool};
 
 /// A folder of tools, and one for scratch.
@@ -198,6 +198,61 @@ async fn the_command_line_calls_without_a_fleet() {
     drop(stdin);
     let (out, _) = check(&child.wait_with_output().await.unwrap(), 0);
     assert!(out.ends_with("the model reads:\n  {\"from\":\"standard input\"}\n"), "{out}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_binary_of_ones_own_tests_its_rust_tools() {
+    let run = async |tool: &str, input: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_test-worker"));
+        clean_environment(&mut command);
+        command.args(["test", tool, "--input", input, "--json"]).output().await.unwrap()
+    };
+    let (out, _) = check(&run("spender", r#"{"ms":1}"#).await, 0);
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&shown["runner"], &shown["model"]["text"]),
+        (&json!("native"), &json!("1")),
+        "{out}"
+    );
+    let amounts: Vec<&str> = shown["spend"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one["amount"].as_str())
+        .collect();
+    assert_eq!(amounts, ["0.0025", "1.000000001", "12"]);
+    let (out, _) = check(&run("panicker", "{}").await, 1);
+    assert!(out.contains("Tool error: the tool panicked: this tool always panics"), "{out}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_test_leaves_nothing_behind() {
+    let place = Place::new().tool(
+        "slow",
+        "effect = \"read\"",
+        "sleep 60 & echo $! >&2; echo up > \"$TMPDIR/up\"; wait",
+    );
+    let tools = place.tools.path().to_str().unwrap();
+    let mut command = place.command(WORKER, &["test", "slow", "--tools", tools, "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
+    until("the tool runs", SOON, async || {
+        let attempt = fs::read_dir(place.scratch.path()).ok()?.next()?.ok()?;
+        attempt.path().join("scratch/up").exists().then_some(())
+    })
+    .await
+    .unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = tokio::time::timeout(SOON, child.wait_with_output()).await.unwrap().unwrap();
+    let (out, _) = check(&output, 1);
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&shown["code"], &shown["model"]["text"]),
+        (&json!("cancelled"), &json!("Tool error: interrupted"))
+    );
+    let sleeper: i32 = shown["run"]["stderr"].as_str().unwrap().parse().unwrap();
+    assert!(!Path::new(&format!("/proc/{sleeper}")).exists(), "its child is gone");
+    assert_eq!(fs::read_dir(place.scratch.path()).unwrap().count(), 0, "nothing is left");
 }
 
 fn examples() -> PathBuf {

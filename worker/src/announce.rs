@@ -3,6 +3,8 @@
 use crate::registry::Shared;
 use crate::slot::Slots;
 use async_nats::jetstream::kv::{Store, UpdateErrorKind};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toolfleet_io::broker::{Broker, Error, is_under_way};
 use toolfleet_io::clock::FleetClock;
@@ -23,6 +25,19 @@ pub struct Announcer {
     registry: Shared,
     slots: Slots,
     clock: FleetClock,
+    firsts: Firsts,
+}
+
+/// When this worker first announced each version. Announcing again, as after a silence of the broker,
+/// names that instant: only a worker that starts makes its pool the last one that announced.
+#[derive(Clone, Default)]
+struct Firsts(Arc<Mutex<HashMap<String, i64>>>);
+
+impl Firsts {
+    fn of(&self, hash: &str, now_ms: i64) -> i64 {
+        let mut firsts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *firsts.entry(hash.to_owned()).or_insert(now_ms)
+    }
 }
 
 impl Announcer {
@@ -45,7 +60,8 @@ impl Announcer {
             .await
             .map_err(|error| Error::Refused(format!("bucket {bucket}: {error}")))?;
         let (pool, worker) = (pool.to_owned(), worker.to_owned());
-        Ok(Announcer { store, pool, worker, registry, slots, clock })
+        let firsts = Firsts::default();
+        Ok(Announcer { store, pool, worker, registry, slots, clock, firsts })
     }
 
     /// Announces every tool and this worker: afterwards they can be called.
@@ -57,7 +73,7 @@ impl Announcer {
             let version = Version {
                 hash: tool.hash.clone(),
                 descriptor: tool.descriptor.clone(),
-                announced_at_ms: self.clock.now_ms(),
+                announced_at_ms: self.firsts.of(&tool.hash, self.clock.now_ms()),
                 announced_by: self.worker.clone(),
                 last_announced_at_ms: 0,
             };
@@ -167,5 +183,18 @@ impl Announcer {
         if let Err(error) = self.store.purge(&key).await {
             tracing::debug!(%error, "the worker's entry stays until it is old");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Firsts;
+
+    #[test]
+    fn announcing_again_names_the_first_time() {
+        let firsts = Firsts::default();
+        assert_eq!(firsts.of("a", 1), 1);
+        assert_eq!(firsts.clone().of("a", 60_000), 1);
+        assert_eq!(firsts.of("b", 60_000), 60_000);
     }
 }
