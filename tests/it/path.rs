@@ -136,7 +136,7 @@ async fn the_catalogue_is_complete_and_stable() {
     assert_eq!((first.status, &first.body["format"]), (200, &json!("native")));
     let tools = first.body["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-    assert_eq!(names, ["bench-echo", "big", "nap", "nap-write", "panicker", "spender"]);
+    assert_eq!(names, ["bench-echo", "big", "nap", "nap-write", "panicker", "spender", "ticker"]);
     let nap = &tools[2];
     assert_eq!((&nap["effect"], &nap["pool"]), (&json!("read"), &json!("default")));
     assert_eq!((&nap["timeoutMs"], &nap["maxAttempts"]), (&json!(30_000), &json!(3)));
