@@ -163,11 +163,11 @@ impl Service {
             self.registry.tools().map(|tool| tool.descriptor.name.as_str()).collect();
         tracing::info!(worker, tools = tools.len(), "worker is ready");
         if let Some(path) = &self.ready_file {
-            let text = serde_json::json!({
-                "pid": std::process::id(), "worker": worker, "tools": tools,
-                // Empty where there is none.
-                "admin": self.admin.map_or_else(String::new, |address| format!("http://{address}")),
-            });
+            let mut text =
+                serde_json::json!({"pid": std::process::id(), "worker": worker, "tools": tools});
+            if let Some(address) = self.admin {
+                text["admin"] = format!("http://{address}").into();
+            }
             if let Err(error) = write_by_rename(path, &text.to_string()) {
                 tracing::error!(path = %path.display(), %error, "the ready file was not written");
             }

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use toolfleet_io::described;
+use toolfleet_proto::layers::Rules;
 
 /// A file that is to be made.
 pub(super) struct NewFile {
@@ -79,7 +80,7 @@ pub(super) fn write_tools(dir: &Path, tools: &[&str], new: &[NewFile]) -> Result
     for file in new {
         file.make(tried.path()).map_err(|error| failed(&file.path(dir), &error))?;
     }
-    if let Err(faults) = described::read(tried.path()) {
+    if let Err(faults) = described::read(tried.path(), &Rules::default()) {
         // Told as of the folder that was named.
         let place = (tried.path().display().to_string(), dir.display().to_string());
         let lines: Vec<String> =
