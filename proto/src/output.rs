@@ -91,6 +91,15 @@ pub fn render(
     }
 }
 
+/// Whether an output is an envelope that says of its failure that trying again may help:
+/// `{"isError": true, "transient": true, …}`.
+pub fn is_transient_failure(bytes: &[u8]) -> bool {
+    let is_true = |envelope: &Json, key| matches!(envelope.get(key), Some(Json::Bool(true)));
+    let envelope = std::str::from_utf8(bytes).ok().and_then(|text| parse(text).ok());
+    envelope
+        .is_some_and(|envelope| is_true(&envelope, "isError") && is_true(&envelope, "transient"))
+}
+
 /// An error as a result, its message within the bound.
 pub fn render_error(code: Code, message: &str, bytes_max: u64) -> Rendered {
     rendered(Some(code), bound(message, bytes_max), None, ResultForm::Text)

@@ -44,6 +44,7 @@ mod drive;
 mod edge;
 mod lease;
 mod measure;
+mod memory;
 pub mod process;
 mod registry;
 mod runner;

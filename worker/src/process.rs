@@ -2,6 +2,7 @@
 //! of their own call [`main`] from theirs.
 
 use crate::bench_echo::BenchEcho;
+use crate::memory;
 use crate::registry::{Builder, Registry};
 use crate::runner::native::Native;
 use crate::service::{Error, Service, worker_name};
@@ -123,6 +124,11 @@ pub fn main(tools: Tools) -> ExitCode {
             tracing::warn!(tool = tool.descriptor.name, code, mend, "{}", warning.message);
         }
     }
+    let slots = match checked.config.worker.slots {
+        0 => registry.slots(),
+        slots => slots,
+    };
+    memory::warn(&registry, slots);
     let ended = run(checked, registry, args.ready_file, watched, worker);
     telemetry.flush_and_stop(FLUSH);
     match ended {

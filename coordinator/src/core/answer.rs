@@ -30,6 +30,8 @@ pub struct Ended {
     pub is_json: bool,
     /// Attempts.
     pub attempts: u32,
+    /// Tries inside the last attempt.
+    pub tries: u32,
     /// From submission to the start of the last attempt.
     pub queue_ms: i64,
     /// From the tool's start to its end.
@@ -85,6 +87,7 @@ impl Ended {
                 && !result.is_truncated
                 && !result.is_error(),
             attempts: result.attempts,
+            tries: result.attempt.as_ref().map_or(0, |attempt| attempt.tries),
             queue_ms: result.queued_ms,
             duration_ms: result.duration_ms,
             is_truncated: result.is_truncated,
@@ -108,6 +111,7 @@ impl Ended {
             text: rendered.text,
             is_json: false,
             attempts: 0,
+            tries: 0,
             queue_ms: 0,
             duration_ms: 0,
             is_truncated: rendered.is_truncated,
@@ -139,6 +143,9 @@ impl Ended {
             entry.insert("code".into(), json!(code));
         }
         entry.insert("attempts".into(), json!(self.attempts));
+        if self.tries > 1 {
+            entry.insert("tries".into(), json!(self.tries));
+        }
         entry.insert("queueMs".into(), json!(self.queue_ms));
         entry.insert("durationMs".into(), json!(self.duration_ms));
         entry.insert("isResultTruncated".into(), json!(self.is_truncated));

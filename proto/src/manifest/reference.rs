@@ -3,8 +3,9 @@
 
 use super::MANIFEST_BYTES_MAX;
 use super::keys::{Absent, Form, Key, Support};
-use super::tables::{PRESENTATION, RUN, TOP};
+use super::tables::{LIMITS, PRESENTATION, RETRY, RUN, TOP};
 use crate::checks::MAX_ATTEMPTS_MAX;
+use crate::declared::{LIMIT_COUNT_MAX, TRIES_MAX};
 use crate::limit::RESULT_BYTES_CAP;
 use crate::schema::SCHEMA_BYTES_MAX;
 use crate::unit::{self, DURATIONS, SIZES};
@@ -59,6 +60,8 @@ pub fn render() -> String {
     let mut page = HEAD.to_owned();
     section(&mut page, "Keys", TOP);
     section(&mut page, "`[run]`", RUN);
+    section(&mut page, "`retry`", RETRY);
+    section(&mut page, "`[limits]`", LIMITS);
     section(&mut page, "`[presentation]` and `[presentation.<locale>]`", PRESENTATION);
     page.push_str(
         "\n`<locale>` is a language tag such as `de` or `pt-BR`. These words are served in \
@@ -147,6 +150,8 @@ fn values(page: &mut String) {
 | size | a number and one of {}, in quotes; `KB` and `KiB` are both 1,024 bytes | whole bytes from 1; \
          `max_result_size` at most {} |
 | `max_attempts` | a whole number | 1 to {MAX_ATTEMPTS_MAX} |
+| `tries` | a whole number | 1 to {TRIES_MAX} |
+| `processes`, `open_files` | a whole number | 1 to {} |
 | schema | JSON Schema 2020-12, older drafts by `$schema`; nothing is fetched | {} of compact JSON |
 | path of a schema | relative, below the manifest's folder, without `..` | |
 | secret | letters, digits and `_`, no digit first; no variable that every program is given | 128 bytes |
@@ -157,6 +162,7 @@ A bare number where a unit belongs is refused (`units.missing`). Nothing is conv
         names(&DURATIONS),
         names(&SIZES),
         size(RESULT_BYTES_CAP),
+        unit::thousands(LIMIT_COUNT_MAX),
         size(SCHEMA_BYTES_MAX as u64),
         size(MANIFEST_BYTES_MAX as u64),
     );

@@ -187,3 +187,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_envelope_says_whether_its_failure_may_pass() {
+    let said = |text: &str| is_transient_failure(text.as_bytes());
+    assert!(said(" {\"content\": [], \"isError\": true, \"transient\": true}\n"));
+    assert!(!said("{\"content\": [], \"isError\": false, \"transient\": true}"));
+    assert!(!said("{\"content\": [], \"isError\": true, \"transient\": \"yes\"}"));
+    assert!(!said("{\"content\": [], \"isError\": true}"));
+    assert!(!said("[true]") && !said("busy") && !is_transient_failure(b"\xff"));
+}

@@ -4,3 +4,4 @@ pub mod attempt;
 pub mod heartbeat;
 pub mod pulls;
 pub mod supply;
+pub mod tries;

@@ -2,11 +2,12 @@
 
 use super::claim::Claimed;
 use super::start::Permission;
+use super::tries::Tries;
 use super::{Delivery, Settle};
 use crate::context::CallContext;
 use crate::core::attempt;
-use crate::registry::{Registered, Run};
-use crate::runner::{Ended, Invocation, LastWords, RunOutcome, native};
+use crate::registry::Registered;
+use crate::runner::{Ended, LastWords, RunOutcome};
 use crate::spend::Spend;
 use crate::stop::{Stop, StopReason};
 use prost::Message as _;
@@ -21,7 +22,7 @@ use toolfleet_proto::descriptor::ResultForm;
 use toolfleet_proto::end;
 use toolfleet_proto::topology::Prefix;
 use toolfleet_proto::wire::{AttemptRecord, SCHEMA, SpendRecord};
-use tracing::{Instrument as _, Span};
+use tracing::Span;
 
 /// Output kept in memory where it must be read as a whole.
 const CAPTURE_WHOLE_BYTES: usize = 4 * 1024 * 1024;
@@ -53,6 +54,7 @@ impl Delivery {
             ended_at_ms: 0,
             traceparent: telemetry::current_trace_context(&span).0,
             last_words: String::new(),
+            tries: 0,
         };
         let record = match self.ask_to_start(claimed, &attempt, has_waited).await {
             Permission::NotNeeded => None,
@@ -69,7 +71,8 @@ impl Delivery {
         let (timeout_ms, timed_out) =
             attempt::attempt_clock(&self.job, attempt.started_at_ms, claimed.first_ms);
         self.edge.measures.started(Duration::from_millis(self.queued_ms()));
-        let ended = self.run_tool(tool, claimed, &attempt, timeout_ms, &span).await;
+        let (ended, tries) = self.run_tool(tool, claimed, &attempt, timeout_ms, &span).await;
+        attempt.tries = tries;
         fail_point::reach("run:after").await;
         attempt.ended_at_ms = self.edge.clock.now_ms();
         Some(self.commit(tool, claimed, attempt, ended, timed_out, &span).await)
@@ -82,29 +85,19 @@ impl Delivery {
         attempt: &AttemptRecord,
         timeout_ms: u64,
         span: &Span,
-    ) -> Ended {
+    ) -> (Ended, u32) {
         let secrets = match self.secrets(tool) {
             Ok(secrets) => secrets,
             Err(message) => {
-                return Ended::unstarted(RunOutcome::NotStarted { message });
+                return (Ended::unstarted(RunOutcome::NotStarted { message }), 0);
             }
         };
-        let invocation = Invocation {
-            context: Arc::new(self.context(claimed, attempt, timeout_ms, span)),
-            arguments: self.job.arguments.clone(),
-            timeout: Duration::from_millis(timeout_ms),
-            kill_grace: Duration::from_millis(self.edge.limits.kill_grace_ms),
-            capture_bytes_max: self.capture_bytes_max(tool),
-            stop: self.stop.clone(),
-            expiry: self.edge.keeper.expiry(&claimed.holder.claim),
-            secrets,
-            last_words: LastWords::default(),
-        };
+        let last_words = LastWords::default();
         let noting = tokio::spawn(note_words(
             Arc::clone(&self.edge),
             self.name.clone(),
             claimed.holder.claim.clone(),
-            invocation.last_words.follow(),
+            last_words.follow(),
         ));
         let (spend, records) = Spend::new(self.spend_base(claimed));
         let over = CancellationToken::new();
@@ -120,18 +113,18 @@ impl Delivery {
             claimed.holder.claim.clone(),
             self.stop.clone(),
         ));
-        let running = match tool.run.clone() {
-            Run::Native(native) => {
-                let threads = self.edge.threads.clone();
-                let run = async move { native::run(&native, &invocation, spend, &threads).await };
-                // Attended to here: its own thread may block.
-                Ok(run.instrument(span.clone()).await)
-            }
-            Run::Exec(exec) => {
-                let run = async move { exec.run(&invocation, Some(spend)).await };
-                self.edge.tools.spawn(run.instrument(span.clone())).await
-            }
+        let tries = Tries {
+            delivery: self,
+            tool,
+            claimed,
+            attempt,
+            timeout_ms,
+            secrets,
+            last_words,
+            spend,
+            span,
         };
+        let ended = tries.run().await;
         noting.abort();
         telling.abort();
         // A tool that was left behind records nothing more.
@@ -141,15 +134,10 @@ impl Delivery {
         if tokio::time::timeout(grace, recording).await.is_err() {
             tracing::warn!(call = %self.name, "spend records were not all stored before the result");
         }
-        running.unwrap_or_else(|error| {
-            Ended::unstarted(RunOutcome::Failed {
-                message: format!("the tool's task ended: {error}"),
-                is_transient: false,
-            })
-        })
+        ended
     }
 
-    fn capture_bytes_max(&self, tool: &Registered) -> usize {
+    pub(super) fn capture_bytes_max(&self, tool: &Registered) -> usize {
         let bound = usize::try_from(self.job.result_bytes_max).unwrap_or(CAPTURE_WHOLE_BYTES);
         match tool.descriptor.result {
             ResultForm::Text => bound + CAPTURE_SLACK_BYTES,
@@ -172,11 +160,13 @@ impl Delivery {
         tool.secrets.iter().map(read).collect()
     }
 
-    fn context(
+    /// What one try may know of its call: `left_ms` of the attempt's `timeout_ms` are left for it.
+    pub(super) fn context(
         &self,
         claimed: &Claimed,
         attempt: &AttemptRecord,
         timeout_ms: u64,
+        left_ms: u64,
         span: &Span,
     ) -> CallContext {
         let (traceparent, tracestate) = telemetry::current_trace_context(span);
@@ -200,7 +190,7 @@ impl Delivery {
             attempt: claimed.attempt,
             fence: claimed.holder.fence,
             deadline: end::instant(deadline_ms),
-            timeout_ms,
+            timeout_ms: left_ms,
             dry_run: self.job.dry_run,
             as_of: if self.job.as_of_ms == 0 {
                 String::new()

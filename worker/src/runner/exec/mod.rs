@@ -4,6 +4,9 @@ mod capture;
 mod environment;
 mod group;
 mod guard;
+#[cfg_attr(not(test), expect(dead_code, reason = "the guard reads what is written here"))]
+mod limits;
+mod over;
 #[cfg_attr(not(test), expect(dead_code, reason = "the guard writes what is read here"))]
 mod report;
 mod scratch;
@@ -29,9 +32,13 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use toolfleet_proto::declared::ProcessLimits;
 
 /// How long a background child may hold the output open once the tool itself has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The exit code by which a program says that trying again may help, as `sysexits.h` has it.
+const EX_TEMPFAIL: i32 = 75;
 
 /// A tool that is a program: JSON arguments on standard input, its result on standard output.
 #[derive(Clone, Debug)]
@@ -39,6 +46,7 @@ pub struct Exec {
     command: Vec<String>,
     scratch_root: PathBuf,
     guard: Option<PathBuf>,
+    limits: ProcessLimits,
 }
 
 impl Exec {
@@ -46,7 +54,7 @@ impl Exec {
     /// looked up in `/usr/local/bin:/usr/bin:/bin`. Each attempt gets a folder of its own under
     /// `scratch_root`, which is made where it is missing.
     pub fn new(command: Vec<String>, scratch_root: PathBuf) -> Exec {
-        Exec { command, scratch_root, guard: None }
+        Exec { command, scratch_root, guard: None, limits: ProcessLimits::default() }
     }
 
     /// The same, under the guard program at this path: where the worker is killed, or stopped beyond
@@ -54,6 +62,13 @@ impl Exec {
     #[must_use]
     pub fn under(self, guard: PathBuf) -> Exec {
         Exec { guard: Some(guard), ..self }
+    }
+
+    /// The same within these bounds, which the guard sets and the program cannot raise; without a guard
+    /// there are none.
+    #[must_use]
+    pub fn within(self, limits: ProcessLimits) -> Exec {
+        Exec { limits, ..self }
     }
 
     /// Runs one attempt to its end. Nothing of it is left afterwards: neither a process of its
@@ -91,7 +106,9 @@ impl Exec {
             Err(error) => return not_started(format!("could not prepare the guard: {error}")),
         };
         let mut command = match &guarded {
-            Some((guard, shared)) => shared.command(guard, program, words),
+            Some((guard, shared)) => {
+                shared.command(guard, &over::each(&self.limits), program, words)
+            }
             None => {
                 let mut command = Command::new(program);
                 command.args(words);
@@ -134,10 +151,10 @@ impl Exec {
             }
             (Cause::Itself, Some(Report::LeaseOver)) => stopped(StopReason::LeaseLost),
             (Cause::Itself, Some(Report::Ended(status))) => {
-                judge(Cause::Itself, Ok(ExitStatus::from_raw(status)), streams)
+                judge(Cause::Itself, Ok(ExitStatus::from_raw(status)), streams, &self.limits)
             }
             // Without a guard, or with one that was ended itself.
-            (cause, _) => judge(cause, status, streams),
+            (cause, _) => judge(cause, status, streams, &self.limits),
         };
         Ended { outcome, duration: started.elapsed(), rest }
     }
@@ -213,7 +230,12 @@ async fn attend(
     (cause, group.reap().await, rest)
 }
 
-fn judge(cause: Cause, status: io::Result<ExitStatus>, streams: Streams) -> RunOutcome {
+fn judge(
+    cause: Cause,
+    status: io::Result<ExitStatus>,
+    streams: Streams,
+    limits: &ProcessLimits,
+) -> RunOutcome {
     let status = match (cause, status) {
         (Cause::Stopped(reason), _) => return stopped(reason),
         (Cause::TimedOut, _) => return RunOutcome::TimedOut,
@@ -227,19 +249,31 @@ fn judge(cause: Cause, status: io::Result<ExitStatus>, streams: Streams) -> RunO
             let (bytes, whole_bytes, invalid_utf8_at) = streams.stdout.finish();
             RunOutcome::Output(RawOutput::Captured { bytes, whole_bytes, invalid_utf8_at })
         }
-        (Some(code), _) => failed(format!("exited with code {code}"), &streams),
-        (None, Some(signal)) => match group::signal_name(signal) {
-            Some(name) => failed(format!("killed by signal {signal} ({name})"), &streams),
-            None => failed(format!("killed by signal {signal}"), &streams),
+        (Some(code), _) => RunOutcome::Failed {
+            message: with_stderr(format!("exited with code {code}"), &streams),
+            is_transient: code == EX_TEMPFAIL,
         },
+        (None, Some(signal)) => {
+            let mut how = format!("killed by signal {signal}");
+            if let Some(name) = group::signal_name(signal) {
+                how.push_str(&format!(" ({name})"));
+            }
+            if let Some(limit) = over::told_by(signal, limits) {
+                how.push_str(&format!(", {limit}"));
+            }
+            failed(how, &streams)
+        }
         (None, None) => failed(format!("ended in an unknown way: {status}"), &streams),
     }
 }
 
 fn failed(how: String, streams: &Streams) -> RunOutcome {
+    RunOutcome::Failed { message: with_stderr(how, streams), is_transient: false }
+}
+
+fn with_stderr(how: String, streams: &Streams) -> String {
     let stderr = streams.stderr.text();
-    let message = if stderr.is_empty() { how } else { format!("{how}: {stderr}") };
-    RunOutcome::Failed { message, is_transient: false }
+    if stderr.is_empty() { how } else { format!("{how}: {stderr}") }
 }
 
 fn stopped(reason: StopReason) -> RunOutcome {

@@ -183,6 +183,17 @@ async fn a_failure_names_the_code_and_the_end_of_stderr() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn exit_code_75_is_a_failure_that_may_pass() {
+    let place = Place::new();
+    let ended =
+        run(&place.script("echo 'the service is busy' >&2; exit 75"), &invocation(9_000)).await;
+    let RunOutcome::Failed { message, is_transient: true } = &ended.outcome else {
+        panic!("{:?}", ended.outcome)
+    };
+    assert_eq!(message, "exited with code 75: the service is busy");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn death_by_a_signal_is_a_failure_whatever_was_printed() {
     let place = Place::new();
     for (signal, expected) in [
