@@ -4,12 +4,15 @@ use crate::{
     bound::{Bounded, bound, bound_kept, grouped},
     code::Code,
     descriptor::ResultForm,
-    json::Json,
+    json::{Json, ParseFault},
     schema::Schema,
 };
 
 /// White space and the byte order mark, which may stand around a JSON value.
 const AROUND_JSON: [char; 5] = [' ', '\t', '\r', '\n', '\u{feff}'];
+
+/// Of an output that is no JSON, so much of its start is told.
+const START_BYTES_MAX: usize = 64;
 
 /// What a run of a tool gave back.
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +153,15 @@ fn read_json(text: &str, schema: Option<&Schema>) -> Read {
 }
 
 fn parse(text: &str) -> Result<Json, (Code, String)> {
-    Json::parse(text.trim_matches(AROUND_JSON)).map_err(|error| invalid_output(&error.to_string()))
+    let text = text.trim_matches(AROUND_JSON);
+    Json::parse(text).map_err(|error| match error.fault {
+        // Mostly something that was printed around the value: its start tells what.
+        ParseFault::Syntax if !text.is_empty() => {
+            let start = text.get(..text.floor_char_boundary(START_BYTES_MAX)).unwrap_or_default();
+            invalid_output(&format!("{error}; it begins with {start:?}"))
+        }
+        _ => invalid_output(&error.to_string()),
+    })
 }
 
 fn check(value: &Json, schema: Option<&Schema>) -> Result<(), (Code, String)> {

@@ -42,6 +42,7 @@ mod loss;
 mod once;
 mod path;
 mod python;
+mod reports;
 mod results;
 mod resume;
 mod retries;

@@ -36,7 +36,12 @@ async fn a_read_is_tried_again_inside_one_attempt_and_a_write_is_not() {
             &busy("twice", 9),
         )
         .exec_tool("written", "effect = \"write\"", &busy("written", 2))
-        .exec_tool_run("told", "effect = \"read\"", "result = \"envelope\"", &noting("told", envelope))
+        .exec_tool_run(
+            "told",
+            "effect = \"read\"",
+            "result = \"envelope\"",
+            &noting("told", envelope),
+        )
         .exec_tool("broken", "effect = \"read\"", &noting("broken", "echo no >&2; exit 1"))
         .env("TOOLFLEET_TELEMETRY__OTLP_ENDPOINT", sink.url())
         .env("OTEL_BSP_SCHEDULE_DELAY", "100")

@@ -47,6 +47,7 @@ mod measure;
 mod memory;
 pub mod process;
 mod registry;
+pub mod reports;
 mod runner;
 mod running;
 mod service;

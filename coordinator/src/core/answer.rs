@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use toolfleet_proto::code::Code;
 use toolfleet_proto::end::instant;
 use toolfleet_proto::output;
-use toolfleet_proto::wire::{CallResult, CancelRecord, OutputForm, StopEnd};
+use toolfleet_proto::wire::{CallResult, CancelRecord, OutputForm, Reports, StopEnd};
 
 /// What every error begins with for a model; not counted to the bound.
 pub const ERROR_PREFIX: &str = "Tool error: ";
@@ -48,6 +48,8 @@ pub struct Ended {
     pub requeued_from: String,
     /// How it was cancelled.
     pub cancel: Option<CancelRecord>,
+    /// What its tool reported while it ran.
+    pub reports: Option<Reports>,
 }
 
 /// The trace id of a traceparent; empty where it does not read.
@@ -96,6 +98,7 @@ impl Ended {
             start_state: result.start_state.clone(),
             requeued_from: result.requeued_from.clone(),
             cancel: result.cancel,
+            reports: result.reports.clone(),
         }
     }
 
@@ -120,6 +123,7 @@ impl Ended {
             start_state: String::new(),
             requeued_from: String::new(),
             cancel: None,
+            reports: None,
         }
     }
 

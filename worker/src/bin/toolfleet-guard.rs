@@ -157,17 +157,13 @@ fn guard(
     let (fifo, over_at_ms) = (line.fifo.try_clone()?, Arc::clone(&line.over_at_ms));
     let for_watch = Arc::clone(report);
     thread::Builder::new().spawn(move || watch(line, Some(&for_watch)))?;
-    let mut bounded = match order.limits.is_empty() {
-        true => None,
-        false => Some(Bounded::prepare(report_path)?),
-    };
-    let mut command = match &bounded {
-        Some(bounded) => bounded.command(order)?,
-        None => {
-            let mut command = Command::new(order.program);
-            command.args(order.words);
-            command
-        }
+    let mut bounded = None;
+    let mut command = if order.limits.is_empty() {
+        let mut command = Command::new(order.program);
+        command.args(order.words);
+        command
+    } else {
+        bounded.insert(Bounded::prepare(report_path)?).command(order)?
     };
     let Some(tool) = start(&mut command, &is_told_to_end)? else { return Ok(None) };
     // A signal to the group may have come just before the tool was of it.

@@ -1,12 +1,14 @@
 //! The run: from the last look at the lease to the tool's end (DESIGN 4.2 step 6).
 
 use super::claim::Claimed;
+use super::commit::Came;
 use super::start::Permission;
 use super::tries::Tries;
 use super::{Delivery, Settle};
 use crate::context::CallContext;
 use crate::core::attempt;
 use crate::registry::Registered;
+use crate::reports::Reports;
 use crate::runner::{Ended, LastWords, RunOutcome};
 use crate::spend::Spend;
 use crate::stop::{Stop, StopReason};
@@ -28,6 +30,8 @@ use tracing::Span;
 const CAPTURE_WHOLE_BYTES: usize = 4 * 1024 * 1024;
 /// Pause between two notes of what a tool said last.
 const WORDS_PAUSE: Duration = Duration::from_secs(1);
+/// What a program is started for: nothing is prepared or verified yet.
+const PHASE: &str = "execute";
 /// Output kept beyond the bound where it is cut anyway.
 const CAPTURE_SLACK_BYTES: usize = 4 * 1024;
 
@@ -71,11 +75,14 @@ impl Delivery {
         let (timeout_ms, timed_out) =
             attempt::attempt_clock(&self.job, attempt.started_at_ms, claimed.first_ms);
         self.edge.measures.started(Duration::from_millis(self.queued_ms()));
-        let (ended, tries) = self.run_tool(tool, claimed, &attempt, timeout_ms, &span).await;
+        let reports = Reports::default();
+        let (ended, tries) =
+            self.run_tool(tool, claimed, &attempt, timeout_ms, &reports, &span).await;
         attempt.tries = tries;
         fail_point::reach("run:after").await;
         attempt.ended_at_ms = self.edge.clock.now_ms();
-        Some(self.commit(tool, claimed, attempt, ended, timed_out, &span).await)
+        let came = Came { ended, timed_out, reports: reports.kept() };
+        Some(self.commit(tool, claimed, attempt, came, &span).await)
     }
 
     async fn run_tool(
@@ -84,6 +91,7 @@ impl Delivery {
         claimed: &Claimed,
         attempt: &AttemptRecord,
         timeout_ms: u64,
+        reports: &Reports,
         span: &Span,
     ) -> (Ended, u32) {
         let secrets = match self.secrets(tool) {
@@ -121,6 +129,7 @@ impl Delivery {
             timeout_ms,
             secrets,
             last_words,
+            reports: reports.clone(),
             spend,
             span,
         };
@@ -181,6 +190,7 @@ impl Delivery {
             thread_id: caller.thread,
             owner_id: caller.owner,
             actor: caller.actor,
+            roles: caller.roles,
             agent: caller.agent,
             node: self.job.node.clone(),
             turn: self.job.turn.clone(),
@@ -191,6 +201,7 @@ impl Delivery {
             fence: claimed.holder.fence,
             deadline: end::instant(deadline_ms),
             timeout_ms: left_ms,
+            phase: PHASE.to_owned(),
             dry_run: self.job.dry_run,
             as_of: if self.job.as_of_ms == 0 {
                 String::new()

@@ -4,6 +4,7 @@ use super::Delivery;
 use super::claim::Claimed;
 use crate::core::tries::{self, FailedTry, Plan};
 use crate::registry::{Registered, Run};
+use crate::reports::Reports;
 use crate::runner::{Ended, Invocation, LastWords, RawOutput, RunOutcome, native};
 use crate::spend::Spend;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub(super) struct Tries<'a> {
     pub(super) timeout_ms: u64,
     pub(super) secrets: Vec<(String, String)>,
     pub(super) last_words: LastWords,
+    pub(super) reports: Reports,
     pub(super) spend: Spend,
     /// The attempt's.
     pub(super) span: &'a Span,
@@ -102,6 +104,7 @@ impl Tries<'_> {
             expiry: delivery.edge.keeper.expiry(&self.claimed.holder.claim),
             secrets: self.secrets.clone(),
             last_words: self.last_words.clone(),
+            reports: self.reports.clone(),
         };
         let spend = self.spend.clone();
         let running = match self.tool.run.clone() {

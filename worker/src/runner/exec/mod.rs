@@ -57,6 +57,11 @@ impl Exec {
         Exec { command, scratch_root, guard: None, limits: ProcessLimits::default() }
     }
 
+    /// Removes what attempts of workers that were killed have left under a root. Blocks.
+    pub fn remove_leftovers(scratch_root: &Path) {
+        scratch::sweep(scratch_root);
+    }
+
     /// The same, under the guard program at this path: where the worker is killed, or stopped beyond
     /// the invocation's expiry, the guard kills the tool's group (DESIGN 4.5).
     #[must_use]
@@ -77,7 +82,8 @@ impl Exec {
     /// Returns at most `kill_grace` and the time to clean up after the timeout or the stop signal.
     /// What the tool gives once it was told to stop does not count.
     ///
-    /// What the tool says on descriptor 3 while it runs goes to `spend` and to the log.
+    /// What the tool says on descriptor 3 while it runs goes to `spend`, to the invocation's reports and
+    /// to the log.
     pub async fn run(&self, invocation: &Invocation, spend: Option<Spend>) -> Ended {
         if let Some(reason) = invocation.stop.reason() {
             return Ended::unstarted(stopped(reason));
@@ -138,7 +144,8 @@ impl Exec {
         };
         // It holds our copy of the tool's end of descriptor 3.
         drop(command);
-        let listening = side::listen(said, spend, invocation.context.tool_name.clone());
+        let (reports, work) = (invocation.reports.clone(), scratch.work().to_owned());
+        let listening = side::Listener { spend, reports, work }.listen(said);
         let started = Instant::now();
         let mut streams = Streams::new(invocation.capture_bytes_max);
         let (cause, status, rest) = attend(group, &mut streams, invocation).await;
@@ -254,14 +261,10 @@ fn judge(
             is_transient: code == EX_TEMPFAIL,
         },
         (None, Some(signal)) => {
-            let mut how = format!("killed by signal {signal}");
-            if let Some(name) = group::signal_name(signal) {
-                how.push_str(&format!(" ({name})"));
-            }
-            if let Some(limit) = over::told_by(signal, limits) {
-                how.push_str(&format!(", {limit}"));
-            }
-            failed(how, &streams)
+            let name = group::signal_name(signal).map(|name| format!(" ({name})"));
+            let limit = over::told_by(signal, limits).map(|limit| format!(", {limit}"));
+            let (name, limit) = (name.unwrap_or_default(), limit.unwrap_or_default());
+            failed(format!("killed by signal {signal}{name}{limit}"), &streams)
         }
         (None, None) => failed(format!("ended in an unknown way: {status}"), &streams),
     }

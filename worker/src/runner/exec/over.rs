@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_signal_names_the_limit_that_it_comes_from_and_no_other() {
-        let told = |signal: Signal, limits| told_by(signal.as_raw(), limits);
+        let told = |signal: Signal, limits: &ProcessLimits| told_by(signal.as_raw(), limits);
         assert_eq!(told(Signal::XCPU, &ALL).unwrap(), "over its limit of 2 s on processors");
         assert_eq!(told(Signal::XFSZ, &ALL).unwrap(), "over its limit of 1,024 bytes for a file");
         assert_eq!(

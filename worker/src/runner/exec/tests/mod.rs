@@ -77,6 +77,7 @@ fn invocation(timeout_ms: u64) -> Invocation {
         expiry: crate::runner::Expiry::at(u64::MAX),
         secrets: Vec::new(),
         last_words: crate::runner::LastWords::default(),
+        reports: crate::reports::Reports::default(),
     }
 }
 
@@ -154,6 +155,34 @@ async fn a_tool_that_reads_nothing_is_fine_or_times_out() {
     let ended = run(&place.script("exec sleep 60"), &long).await;
     assert!(matches!(ended.outcome, RunOutcome::TimedOut), "{:?}", ended.outcome);
     assert!(ended.duration < Duration::from_secs(10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_tools_that_read_nothing_end_well_at_the_same_time() {
+    let place = Arc::new(Place::new());
+    let exec = place.script("printf '{\"ok\": true}'");
+    let runs = (0..60).map(|_| {
+        let exec = exec.clone();
+        tokio::spawn(async move {
+            let mut invocation = invocation(25_000);
+            invocation.arguments = bytes::Bytes::from(vec![b'z'; 1_048_576]);
+            output(&run(&exec, &invocation).await)
+        })
+    });
+    for run in runs.collect::<Vec<_>>() {
+        assert_eq!(run.await.unwrap(), "{\"ok\": true}");
+    }
+    assert!(place.is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_starts_with_a_broken_pipe_as_ever() {
+    // This process ignores the signal, as every Rust program does; a tool must not.
+    let place = Place::new();
+    let exec = place.exec(&["grep", "SigIgn", "/proc/self/status"]);
+    let output = output(&run(&exec, &invocation(9_000)).await);
+    let mask = u64::from_str_radix(output.split_whitespace().last().unwrap(), 16).unwrap();
+    assert_eq!(mask & (1 << 12), 0, "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
