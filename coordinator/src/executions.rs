@@ -5,7 +5,7 @@ use async_nats::jetstream::kv::{Store, UpdateErrorKind};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use toolfleet_io::broker::{Broker, Error};
+use toolfleet_io::broker::{Broker, Error, is_under_way};
 use toolfleet_proto::name::escape;
 
 /// How often a change is tried against other writers of the same record.
@@ -105,7 +105,9 @@ impl Executions {
             let value = serde_json::to_vec(&after).map_err(|error| silent(&error))?;
             match store.update(&key, value.into(), revision).await {
                 Ok(_) => return Ok(answer),
-                Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => {}
+                Err(error)
+                    if error.kind() == UpdateErrorKind::WrongLastRevision
+                        || is_under_way(&error) => {}
                 Err(error) => return Err(silent(&error)),
             }
             tokio::time::sleep(Duration::from_millis(5)).await;

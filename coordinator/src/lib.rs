@@ -22,4 +22,5 @@ mod reading;
 mod room;
 pub mod service;
 mod submit;
+mod tool_entry;
 mod turn;

@@ -9,7 +9,8 @@ use toolfleet_io::metrics::{meter, seconds_histogram};
 /// What the auditor mends.
 const REPAIRS: [&str; 3] = ["stranded", "floor_ahead", "overdue"];
 
-/// Instruments of a coordinator.
+/// Instruments of a coordinator. Clones share them.
+#[derive(Clone)]
 pub struct Measures {
     submitted: Counter<u64>,
     attached: Counter<u64>,
@@ -25,6 +26,7 @@ pub struct Measures {
     queue_ack_pending: Gauge<u64>,
     queue_oldest: Gauge<f64>,
     stream_fill: Gauge<f64>,
+    withheld: Gauge<u64>,
 }
 
 /// The queue of one pool, as its consumer tells it.
@@ -89,6 +91,10 @@ impl Measures {
                 .with_unit("s")
                 .with_description("age of the first job that waits for a worker")
                 .build(),
+            withheld: gauge(
+                "toolfleet_tools_withheld",
+                "tools of pools that are announced and not offered",
+            ),
         };
         // There from zero on: a series that begins with its first event shows no rise.
         measures.read.add(0, &[]);
@@ -157,6 +163,11 @@ impl Measures {
         self.stream_fill.record(of_room, &[KeyValue::new("stream", stream)]);
     }
 
+    /// So many tools are announced and not offered, for this reason of a closed set.
+    pub fn withheld(&self, reason: &'static str, count: u64) {
+        self.withheld.record(count, &[KeyValue::new("reason", reason)]);
+    }
+
     /// What a pool's queue looks like now.
     pub fn queue(&self, pool: &str, depth: Depth) {
         let pool = of_pool(pool);
@@ -192,6 +203,7 @@ mod tests {
         measures.arrived("gpu", Duration::from_secs(1));
         measures.cancelled("never_started", Duration::from_millis(15));
         measures.stream_fill("results", 0.25);
+        measures.withheld("another_hash", 2);
         let oldest = Duration::from_millis(1_500);
         measures.queue("gpu", Depth { pending: 4, ack_pending: 2, oldest });
     }
@@ -216,6 +228,7 @@ mod tests {
             "toolfleet_job_e2e_seconds_sum{pool=\"gpu\"} 1",
             "toolfleet_cancel_seconds_bucket{kind=\"never_started\",le=\"0.02\"} 1",
             "toolfleet_stream_fill{stream=\"results\"} 0.25",
+            "toolfleet_tools_withheld{reason=\"another_hash\"} 2",
             "toolfleet_queue_pending{pool=\"gpu\"} 4",
             "toolfleet_queue_ack_pending{pool=\"gpu\"} 2",
             "toolfleet_queue_oldest_seconds{pool=\"gpu\"} 1.5",

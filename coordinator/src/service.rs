@@ -1,6 +1,6 @@
 //! The coordinator as a part: built from a configuration, stateless beside its connections.
 
-use crate::catalog::Tools;
+use crate::catalog::{LockFile, Tools};
 use crate::deliver::Deliver;
 use crate::executions::Executions;
 use crate::measure::Measures;
@@ -34,6 +34,9 @@ pub enum Error {
     /// The prefix.
     #[error("fleet.prefix: {0}")]
     Prefix(String),
+    /// The lock file.
+    #[error("fleet.lock_file: {0}")]
+    Lock(String),
 }
 
 /// A coordinator. Clones share everything; any replica answers for any call.
@@ -78,12 +81,15 @@ impl Coordinator {
     pub async fn connect(checked: &Checked, health: &Health) -> Result<Coordinator, Error> {
         let config = &checked.config;
         let prefix = Prefix::parse(&config.fleet.prefix).map_err(Error::Prefix)?;
+        let lock_file = config.fleet.lock_file.clone().map(LockFile::open).transpose();
+        let lock_file = lock_file.map_err(Error::Lock)?;
         let clock = FleetClock::new();
         let broker = Broker::connect(&config.nats, prefix.clone(), "toolfleet-coordinator").await?;
         let store =
             LeaseStore::connect(&config.redis, prefix, &checked.limits, clock.clone()).await?;
         topology::ensure(&broker, &checked.limits, config.fleet.topology).await?;
-        let catalog = Tools::start(broker.clone(), clock.clone());
+        let measures = Measures::new();
+        let catalog = Tools::start(broker.clone(), clock.clone(), lock_file, measures.clone());
         // A bucket that cannot be read yet is no reason not to serve.
         let _ = tokio::time::timeout(Duration::from_secs(5), catalog.loaded()).await;
         let coordinator = Coordinator(Arc::new(Parts {
@@ -95,7 +101,7 @@ impl Coordinator {
             limits: checked.limits,
             catalog,
             room: Room::default(),
-            measures: Measures::new(),
+            measures,
         }));
         tokio::spawn(coordinator.clone().watch_room());
         tokio::spawn(coordinator.clone().look_after(health.clone()));

@@ -155,6 +155,23 @@ impl Json {
         Sha256::digest(self.canonical()).into()
     }
 
+    /// The same values with every whole number written without point and exponent: `5.0` and `5e0` as
+    /// `5`. What is not whole, or has more than 40 digits, stays as it is.
+    #[must_use]
+    pub fn with_whole_numbers(&self) -> Json {
+        match self {
+            Json::Number(digits) => Json::Number(whole(digits).unwrap_or_else(|| digits.clone())),
+            Json::Array(items) => Json::Array(items.iter().map(Json::with_whole_numbers).collect()),
+            Json::Object(members) => Json::Object(
+                members
+                    .iter()
+                    .map(|(name, value)| (name.clone(), value.with_whole_numbers()))
+                    .collect(),
+            ),
+            other => other.clone(),
+        }
+    }
+
     /// The member of that name, if this is an object that has it.
     pub fn get(&self, key: &str) -> Option<&Json> {
         match self {
@@ -198,6 +215,38 @@ impl Json {
                 text.push('}');
             }
         }
+    }
+}
+
+/// A JSON number as a whole one, if it is whole by value. `None` also where it is written so already.
+fn whole(digits: &str) -> Option<String> {
+    const DIGITS_MAX: usize = 40;
+    let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+        None if digits.contains('.') => (digits, 0),
+        None => return None,
+    };
+    let (sign, mantissa) =
+        mantissa.strip_prefix('-').map_or(("", mantissa), |mantissa| ("-", mantissa));
+    let (before, after) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{before}{after}");
+    let shift = exponent.checked_sub(i64::try_from(after.len()).ok()?)?;
+    let text = if shift >= 0 {
+        let zeros = usize::try_from(shift).ok().filter(|zeros| *zeros <= DIGITS_MAX)?;
+        format!("{all}{}", "0".repeat(zeros))
+    } else {
+        let cut = usize::try_from(shift.unsigned_abs()).ok()?;
+        // All of it may be fraction: then only zero is whole.
+        let (kept, gone) = all.split_at(all.len().saturating_sub(cut));
+        if gone.bytes().any(|digit| digit != b'0') {
+            return None;
+        }
+        kept.to_owned()
+    };
+    match text.trim_start_matches('0') {
+        "" => Some("0".into()),
+        text if text.len() > DIGITS_MAX => None,
+        text => Some(format!("{sign}{text}")),
     }
 }
 

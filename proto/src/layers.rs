@@ -21,6 +21,18 @@ pub enum Origin {
     BuiltIn,
 }
 
+impl Origin {
+    /// The origin in words for people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Origin::Tool => "tool",
+            Origin::Pool => "pool",
+            Origin::Fleet => "fleet",
+            Origin::BuiltIn => "built in",
+        }
+    }
+}
+
 /// One layer of defaults; absent: the next layer decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
@@ -66,6 +78,10 @@ pub struct Settled {
 /// Where the values of one tool come from, by the keys of its manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Origins {
+    /// Of `effect`: the tool, or built in.
+    pub effect: Origin,
+    /// Of the form of the output: the tool, or built in, by whether it declares a schema.
+    pub result: Origin,
     /// Of `timeout`.
     pub timeout: Origin,
     /// Of `queue_timeout`.
@@ -94,6 +110,8 @@ impl Rules {
             max_attempts,
             result_bytes_max,
             origins: Origins {
+                effect: Origin::BuiltIn,
+                result: Origin::BuiltIn,
                 timeout,
                 queue_timeout,
                 total_timeout: Origin::BuiltIn,

@@ -12,14 +12,18 @@
 //! | [`end`] | how a call ends that no tool ended, and what may be said of it |
 //! | [`descriptor`], [`declared`], [`catalog`], [`manifest`], [`unit`] | what a tool is, and how an author says it |
 //! | [`checks`], [`layers`] | what can be wrong with a tool, however it was authored; defaults and which won |
-//! | [`json`], [`schema`], [`output`] | arguments and outputs: parsing, validation, reading |
+//! | [`describe`], [`lock`] | tools for people to read; the versions that may be offered |
+//! | [`json`], [`schema`], [`arguments`], [`output`] | arguments and outputs: parsing, validation, reading |
+//! | [`near`] | names near one that does not exist |
 //! | [`money`] | exact amounts |
 
+pub mod arguments;
 pub mod bound;
 pub mod catalog;
 pub mod checks;
 pub mod code;
 pub mod declared;
+pub mod describe;
 pub mod descriptor;
 pub mod effect;
 pub mod end;
@@ -27,9 +31,11 @@ pub mod json;
 pub mod layers;
 pub mod lease;
 pub mod limit;
+pub mod lock;
 pub mod manifest;
 pub mod money;
 pub mod name;
+pub mod near;
 pub mod output;
 pub mod schema;
 pub mod topology;

@@ -8,6 +8,9 @@ use crate::{
     schema::Schema,
 };
 
+/// What stands before the text of an error, for a model; not counted to the bound (DESIGN 10).
+pub const ERROR_PREFIX: &str = "Tool error: ";
+
 /// White space and the byte order mark, which may stand around a JSON value.
 const AROUND_JSON: [char; 5] = [' ', '\t', '\r', '\n', '\u{feff}'];
 

@@ -54,7 +54,9 @@ async fn a_cancel_shows_when_it_was_asked_for_delivered_and_how_the_tool_ended()
         cancel.await.unwrap().unwrap();
         let answer = call.await.unwrap().unwrap();
         let cancel = failed(&answer, "cancelled")["cancel"].clone();
-        let at = |key: &str| cancel[key].as_str().unwrap_or_else(|| panic!("{cancel}")).to_owned();
+        let at = |key: &str| -> jiff::Timestamp {
+            cancel[key].as_str().unwrap_or_else(|| panic!("{cancel}")).parse().unwrap()
+        };
         assert!(
             at("requestedAt") <= at("deliveredAt") && at("deliveredAt") <= at("endedAt"),
             "{cancel}"

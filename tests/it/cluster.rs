@@ -1,16 +1,21 @@
 //! Three servers, three copies of everything: a leader killed, and all of them restarted in turn, under a
 //! load of reads and writes. Nothing lost, no second result, no write started twice.
 
-use crate::asked::{SOON, fleet, nap, ok};
+use crate::asked::{SOON, fleet, message, nap, ok};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
+use toolfleet_io::broker::{Once, Outgoing};
 use toolfleet_io::child::NatsServer;
 use toolfleet_proto::name::CallName;
-use toolfleet_tests::{Announcements, Answer, Fleet, Http, Ledger, until};
+use toolfleet_tests::{Announcements, Answer, Fleet, Http, Ledger, broker_at, until};
+
+/// No call takes longer: an election, and what was under way having to be noticed and done again.
+const STALL_MAX: Duration = Duration::from_secs(40);
 
 /// Callers that call one after the other.
 const CALLERS: usize = 6;
@@ -20,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Callers that call until they are told to stop.
 struct Load {
     is_over: Arc<AtomicBool>,
-    callers: Vec<JoinHandle<BTreeMap<String, Answer>>>,
+    callers: Vec<JoinHandle<BTreeMap<String, (Answer, Duration)>>>,
     heard: Announcements,
 }
 
@@ -59,8 +64,9 @@ impl Load {
                     let kind = if number % 2 == 0 { "read" } else { "write" };
                     let id = format!("{kind}-{caller}-{number}");
                     let ledger = Ledger::at(dir.join(format!("{id}.ledger")));
+                    let since = Instant::now();
                     let answer = answered(&clients, &id, &ledger).await;
-                    answers.insert(id, answer);
+                    answers.insert(id, (answer, since.elapsed()));
                 }
                 answers
             })
@@ -83,7 +89,8 @@ impl Load {
         for caller in self.callers {
             answers.extend(caller.await.unwrap());
         }
-        for (id, answer) in &answers {
+        for (id, (answer, took)) in &answers {
+            assert!(*took < STALL_MAX, "{id} took {took:?}");
             let ledger = fleet.ledger(id);
             let name = CallName::direct("default", "cluster", "main", id);
             let stored = until("the results can be counted", SOON, async || {
@@ -143,6 +150,47 @@ async fn whole(fleet: &Fleet) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_race_for_a_replicated_record_are_told_who_won() {
+    let fleet = clustered().start().await.unwrap();
+    let urls = [fleet.nats.url(), fleet.nodes[0].url(), fleet.nodes[1].url()];
+    for round in 0..10 {
+        let name = CallName::direct("default", "race", "main", &format!("call-{round}"));
+        let subject = fleet.broker().prefix().result(&name);
+        let mut writers = Vec::new();
+        for writer in 0..6_u8 {
+            let broker = broker_at(&urls[usize::from(writer) % 3]).await.unwrap();
+            let (subject, payload) = (subject.clone(), vec![writer].into());
+            let message = Outgoing { payload, ..Outgoing::default() };
+            writers.push(tokio::spawn(async move {
+                let patience = tokio::time::sleep(SOON);
+                broker.store_once_until(&subject, &message, patience).await
+            }));
+        }
+        let ends = futures::future::join_all(writers).await;
+        let ends: Vec<_> = ends.into_iter().map(Result::unwrap).collect();
+        let stored = ends.iter().filter(|end| matches!(end, Ok(Once::Stored(_)))).count();
+        let taken = ends.iter().filter(|end| matches!(end, Ok(Once::Taken))).count();
+        assert_eq!((stored, taken), (1, 5), "{ends:?}");
+        assert_eq!(fleet.results_of(&name).await.unwrap(), 1);
+    }
+    // Turns of one execution change one record, through both coordinators at once.
+    let turns = (0..12).map(|number| {
+        let http = fleet.http(number % 2).unwrap();
+        let (turn, asked) = (format!("turn-{number}"), message(&[("c", "nap", "{\"ms\": 1}")]));
+        tokio::spawn(async move { http.turn("crowded", &turn, &asked).await })
+    });
+    for turn in turns.collect::<Vec<_>>() {
+        let answer = turn.await.unwrap().unwrap();
+        assert_eq!(
+            (answer.status, &answer.body["state"]),
+            (200, &json!("done")),
+            "{}",
+            answer.text
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_outlives_the_leaders_of_its_streams() {
     let mut fleet = clustered().start().await.unwrap();
     let load = Load::start(&fleet).await;
@@ -168,7 +216,7 @@ async fn a_load_outlives_a_rolling_restart() {
     let load = Load::start(&fleet).await;
     for number in 0..3 {
         let mut servers = nodes(&mut fleet);
-        let server = &mut servers[number];
+        let server = &mut *servers[number];
         let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap()).unwrap();
         // Lame duck: it tells its clients to leave, and ends by itself.
         kill_process(pid, Signal::USR2).unwrap();

@@ -18,8 +18,7 @@ async fn picked_up(fleet: &Fleet, id: &str, within: Duration) {
 
 async fn metric(fleet: &Fleet, worker: usize, line: &str) -> Option<f64> {
     let page = fleet.worker_admin(worker).unwrap().get("/metrics").await.ok()?.text;
-    let found = page.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok());
-    found
+    page.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

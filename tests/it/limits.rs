@@ -16,7 +16,7 @@ async fn a_program_over_its_limits_fails_by_name_and_the_next_call_works() {
         .exec_tool(
             "eat",
             "effect = \"read\"\n[limits]\nmemory = \"64MB\"",
-            "exec python3 -c 'x = bytearray(200_000_000); print(\"ate\")'",
+            "head -c 300000000 /dev/zero | tail -c 200000000",
         )
         .exec_tool(
             "show",
@@ -39,11 +39,11 @@ async fn a_program_over_its_limits_fails_by_name_and_the_next_call_works() {
     );
     let answer = http.call("eat", json!({})).await.unwrap();
     let text = failed(&answer, "tool_error")["text"].as_str().unwrap();
-    assert!(text.contains("MemoryError"), "{text}");
+    assert_eq!(text, "Tool error: exited with code 1: tail: memory exhausted");
     let answer = http.call("show", json!({})).await.unwrap();
     let text = ok(&answer)["text"].as_str().unwrap();
-    // Root may raise what is hard; anybody else may not.
     assert!(text.starts_with("40\n524288\n"), "{text}");
-    let may_raise = rustix::process::getuid().is_root();
-    assert_eq!(text.ends_with("cannot be raised"), !may_raise, "{text}");
+    // Only who may do everything can raise what is hard; the guard's own tests run as nobody.
+    let is_root = rustix::process::getuid().is_root();
+    assert!(is_root || text.ends_with("cannot be raised"), "{text}");
 }

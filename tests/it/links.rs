@@ -166,8 +166,8 @@ async fn an_answer_of_the_broker_that_is_lost_costs_no_second_run() {
 async fn a_caller_gets_its_result_through_a_coordinator_that_lost_the_broker() {
     let fleet = fleet().linked().start().await.unwrap();
     let link = &fleet.coordinator_links[0].nats;
-    let (cut, stall): (fn(&Link), fn(&Link)) = (Link::cut, Link::stall);
-    for (round, harm) in [("cut", cut), ("stall", stall)] {
+    let cut: fn(&Link) = Link::cut;
+    for (round, harm) in [("cut", cut), ("stall", Link::stall)] {
         // While it waits: the result is stored, and the announcement goes nowhere.
         let waiting = call(&fleet, "nap-write", &format!("{round}-waiting"), 500);
         waiting.1.started(1, SOON).await.unwrap();

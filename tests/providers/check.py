@@ -11,11 +11,14 @@ from typing import Any, Callable
 
 import httpx2
 from anthropic.types import Message, MessageParam, ToolParam, ToolResultBlockParam
+from google.genai.types import Content, GenerateContentResponse, Tool
 from openai.types.chat import (
     ChatCompletion,
     ChatCompletionFunctionToolParam,
     ChatCompletionToolMessageParam,
 )
+from openai.types.responses import FunctionToolParam, Response, ResponseCustomToolCallOutputParam
+from openai.types.responses.response_input_item_param import FunctionCallOutput
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -111,6 +114,52 @@ def anthropic_response(prefix: str) -> Message:
     )
 
 
+def responses_response(prefix: str) -> Response:
+    """A whole response of the Responses API that makes CALLS, other items around them."""
+    items: list[dict[str, Any]] = [{"type": "reasoning", "id": "rs_check", "summary": []}]
+    items += [
+        {
+            "type": "function_call",
+            "id": f"fc_{position}",
+            "call_id": f"{prefix}{position:016d}",
+            "name": tool,
+            "arguments": json.dumps(arguments),
+            "status": "completed",
+        }
+        for position, (tool, arguments, _) in enumerate(CALLS)
+    ]
+    search = {"type": "search", "query": "weather", "queries": ["weather"]}
+    items.append(
+        {"type": "web_search_call", "id": "ws_check", "status": "completed", "action": search}
+    )
+    return Response.model_validate(
+        {
+            "id": "resp_check",
+            "object": "response",
+            "created_at": 1.0,
+            "status": "completed",
+            "model": "any",
+            "output": items,
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+        }
+    )
+
+
+def gemini_response(prefix: str) -> GenerateContentResponse:
+    """A whole response of generateContent that makes CALLS, other parts around them."""
+    parts: list[dict[str, Any]] = [{"text": "Looking.", "thought": True}]
+    parts += [
+        {"functionCall": {"id": f"{prefix}{position:016d}", "name": tool, "args": arguments}}
+        for position, (tool, arguments, _) in enumerate(CALLS)
+    ]
+    parts[1]["thoughtSignature"] = "EqQB"
+    parts.append({"executableCode": {"code": "1", "language": "PYTHON"}})
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+    return GenerateContentResponse.model_validate({"candidates": [candidate]})
+
+
 def openai_results(messages: list[Any]) -> list[tuple[str, str, bool]]:
     """(id, text, is error) of each result."""
     results = []
@@ -139,6 +188,58 @@ def anthropic_results(messages: list[Any]) -> list[tuple[str, str, bool]]:
     return results
 
 
+def responses_results(items: list[Any]) -> list[tuple[str, str, bool]]:
+    """(id, text, is error) of each result."""
+    results = []
+    for item in items:
+        read_as(FunctionCallOutput, item, "a Responses item")
+        text = item["output"]
+        expect(isinstance(text, str), f"output is no string: {item}")
+        results.append((item["call_id"], text, text.startswith(ERROR_PREFIX)))
+    return results
+
+
+def gemini_results(contents: list[Any]) -> list[tuple[str, str, bool]]:
+    """(id, text, is error) of each result, all of one user content."""
+    expect(len(contents) == 1, f"{len(contents)} contents instead of one: {contents}")
+    read = read_as_gemini(Content, contents[0], "the Gemini content")
+    expect(read.role == "user", f"the role is {read.role}")
+    results = []
+    for part, (tool, _, _) in zip(read.parts, CALLS, strict=True):
+        answered = part.function_response
+        expect(answered.name == tool, f"{answered.name} stands where {tool} was called")
+        expect(len(answered.response) == 1, f"more than one key: {answered.response}")
+        is_error = "error" in answered.response
+        value = answered.response["error" if is_error else "output"]
+        text = value if isinstance(value, str) else json.dumps(value)
+        expect(is_error == text.startswith(ERROR_PREFIX), f"key and prefix differ: {part}")
+        results.append((answered.id, text, is_error))
+    return results
+
+
+def read_as_gemini(kind: Any, value: Any, what: str) -> Any:
+    """Reads a value as one of Gemini's types, which forbid keys that they do not have."""
+    try:
+        read = kind.model_validate(value)
+    except ValidationError as error:
+        raise Differs(f"{what} does not read as {kind.__name__}: {value}: {error}") from error
+    dumped = read.model_dump(mode="json", by_alias=True, exclude_none=True)
+    expect(in_lower_types(dumped) == in_lower_types(value), f"{what}: {value} became {dumped}")
+    return read
+
+
+def in_lower_types(value: Any) -> Any:
+    """A value with the names of its types in lower case: both spellings are the same."""
+    if isinstance(value, list):
+        return [in_lower_types(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: item.lower() if key == "type" and isinstance(item, str) else in_lower_types(item)
+        for key, item in value.items()
+    }
+
+
 def check_results(results: list[tuple[str, str, bool]], prefix: str) -> None:
     """Every call is answered once, in order, and well where it should be."""
     ids = [call_id for call_id, _, _ in results]
@@ -156,9 +257,10 @@ def check_results(results: list[tuple[str, str, bool]], prefix: str) -> None:
     expect(forecast["city"] == "Lisbon" and len(forecast["days"]) == 2, f"weather gave {forecast}")
 
 
-def post(client: httpx2.Client, execution: str, body: str) -> dict[str, Any]:
+def post(client: httpx2.Client, execution: str, body: str, turn: str = "") -> dict[str, Any]:
     headers = {"Content-Type": "application/json"}
-    answer = client.post(f"/v1/executions/{execution}/turns", content=body, headers=headers)
+    path = f"/v1/executions/{execution}/turns" + (f"?turn={turn}" if turn else "")
+    answer = client.post(path, content=body, headers=headers)
     expect(answer.status_code == 200, f"{execution}: status {answer.status_code}: {answer.text}")
     return answer.json()
 
@@ -170,26 +272,52 @@ def check_turns(
     response: Any,
     message: Any,
     results: Callable[[list[Any]], list[tuple[str, str, bool]]],
+    turn: str = "",
 ) -> None:
-    """Posts each form that the package dumps; the last is posted again and must attach."""
+    """Posts each form that the package dumps; the first is posted again and must attach, by its ids
+    or by the name of its turn."""
     bodies = [
-        json.dumps(response.model_dump()),
+        json.dumps(response.model_dump(mode="json")),
         response.model_dump_json(),
         response.model_dump_json(exclude_none=True),
+        response.model_dump_json(by_alias=True, exclude_unset=True),
         json.dumps(message),
         json.dumps({"message": message}),
     ]
     for number, body in enumerate(bodies):
-        answer = post(client, f"py-{provider}-{number}", body)
+        answer = post(client, f"py-{provider}-{number}", body, turn)
         what = f"py-{provider}-{number}"
         expect(answer["state"] == "done", f"{what}: state {answer['state']}")
+        expect(answer["format"].startswith(provider), f"{what}: format {answer['format']}")
         check_results(results(answer["messages"]), prefix)
-    again = post(client, f"py-{provider}-0", bodies[0])
+    again = post(client, f"py-{provider}-0", bodies[0], turn)
     expect(again["replayed"] is True, f"{provider}: a message posted again ran again")
     check_results(results(again["messages"]), prefix)
 
 
-def check_without_calls(client: httpx2.Client, provider: str, message: dict[str, Any]) -> None:
+def check_free_text(client: httpx2.Client) -> None:
+    """A free-text call is answered as one."""
+    call = {"type": "custom_tool_call", "call_id": "call_text", "name": "bench-echo", "input": "a b"}
+    (item,) = post(client, "py-free-text", json.dumps([call]))["messages"]
+    read_as(ResponseCustomToolCallOutputParam, item, "the answer to a free-text call")
+    expect(item["call_id"] == "call_text", f"the id is {item['call_id']}")
+    expect(json.loads(item["output"]) == {"input": "a b"}, f"bench-echo gave {item['output']}")
+
+
+def check_gemini_tools(client: httpx2.Client, option: str, key: str) -> None:
+    """The list of declarations reads as the package's type, in both forms of schemas."""
+    path = f"/v1/tools?format=gemini&schema={option}"
+    (tool,) = client.get(path).raise_for_status().json()["tools"]
+    read_as_gemini(Tool, tool, f"the tools of {path}")
+    declarations = tool["functionDeclarations"]
+    names = [declaration["name"] for declaration in declarations]
+    expect(names == sorted(names) and TOOLS <= set(names), f"{path}: names are {names}")
+    weather = next(one for one in declarations if one["name"] == "weather")
+    expect(weather[key]["type"] == "object", f"{path}: weather is {weather}")
+    expect(set(weather) == {"name", "description", key}, f"{path}: weather is {weather}")
+
+
+def check_without_calls(client: httpx2.Client, provider: str, message: Any) -> None:
     answer = post(client, f"py-{provider}-text", json.dumps(message))
     expect(answer["messages"] == [], f"{provider}: a message without calls gave {answer['messages']}")
 
@@ -223,12 +351,23 @@ def check(url: str) -> None:
     text = "Sunny."
     with httpx2.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False) as client:
         check_tools(client, "openai-chat", ChatCompletionFunctionToolParam)
+        check_tools(client, "openai-responses", FunctionToolParam)
         check_tools(client, "anthropic", ToolParam)
+        check_gemini_tools(client, "json-schema", "parametersJsonSchema")
+        check_gemini_tools(client, "openapi", "parameters")
 
         openai = openai_response("call_")
         message = openai.choices[0].message.model_dump()
-        check_turns(client, "openai", "call_", openai, message, openai_results)
-        check_without_calls(client, "openai", {"role": "assistant", "content": text})
+        check_turns(client, "openai-chat", "call_", openai, message, openai_results)
+        check_without_calls(client, "openai-chat", {"role": "assistant", "content": text})
+
+        responses = responses_response("call_")
+        output = [item.model_dump() for item in responses.output]
+        check_turns(client, "openai-responses", "call_", responses, output, responses_results)
+        written = {"type": "output_text", "text": text, "annotations": []}
+        item = {"type": "message", "id": "msg_1", "role": "assistant", "content": [written]}
+        check_without_calls(client, "openai-responses", [item])
+        check_free_text(client)
 
         anthropic = anthropic_response("toolu_")
         dumped = anthropic.model_dump()
@@ -236,6 +375,11 @@ def check(url: str) -> None:
         check_turns(client, "anthropic", "toolu_", anthropic, message, anthropic_results)
         blocks = [{"type": "text", "text": text}]
         check_without_calls(client, "anthropic", {"role": "assistant", "content": blocks})
+
+        gemini = gemini_response("call")
+        content = gemini.candidates[0].content.model_dump(mode="json", exclude_none=True)
+        check_turns(client, "gemini", "call", gemini, content, gemini_results, turn="one")
+        check_without_calls(client, "gemini", {"role": "model", "parts": [{"text": text}]})
 
 
 def main() -> int:

@@ -11,6 +11,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 const CHUNK_BYTES: usize = 64 * 1024;
+/// What a link that stalls keeps of one way; then its sender waits.
+const CHUNKS_MAX: usize = 4_096;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,12 +200,12 @@ async fn serve(mut client: TcpStream, number: usize, state: Arc<State>) {
 
 /// Passes one way until either side ends.
 async fn pass(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, state: Arc<State>, way: Way) {
-    let (queue, mut queued) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let (queue, mut queued) = mpsc::channel::<(Instant, Vec<u8>)>(CHUNKS_MAX);
     let reading = async {
         let mut chunk = vec![0; CHUNK_BYTES];
         while let Ok(read) = from.read(&mut chunk).await {
             let due = Instant::now() + *lock(&state.delay);
-            if read == 0 || queue.send((due, chunk[..read].to_vec())).is_err() {
+            if read == 0 || queue.send((due, chunk[..read].to_vec())).await.is_err() {
                 break;
             }
         }

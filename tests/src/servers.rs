@@ -21,6 +21,9 @@ const REDIS_KEY: &str = "TOOLFLEET_DEV__REDIS_SERVER";
 /// How long a cluster may take to elect its leaders and to copy what it holds.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How often the servers of a cluster are started before it is given up.
+const CLUSTER_TRIES: u32 = 5;
+
 /// The executables of the servers.
 #[derive(Clone, Debug)]
 pub struct Programs {
@@ -52,6 +55,22 @@ impl Programs {
 /// Starts a cluster of three nats-servers in folders below `dir`, and a Redis.
 pub async fn clustered(dir: &Path) -> anyhow::Result<(Vec<NatsServer>, RedisServer)> {
     let programs = Programs::find()?;
+    let redis =
+        RedisOptions { program: programs.redis.clone(), dir: dir.join("redis"), port: None };
+    let redis = RedisServer::start(redis).await?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        // A port that was free can be taken before its server has it.
+        match nodes(&programs, &dir.join(format!("cluster-{tries}"))).await {
+            Ok(nodes) => return Ok((nodes, redis)),
+            Err(error) if tries >= CLUSTER_TRIES => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
+async fn nodes(programs: &Programs, dir: &Path) -> anyhow::Result<Vec<NatsServer>> {
     // Their ends of the routes must be known before they run; all are held until all are known.
     let listen = || std::net::TcpListener::bind(("127.0.0.1", 0));
     let held = [listen()?, listen()?, listen()?];
@@ -70,11 +89,7 @@ pub async fn clustered(dir: &Path) -> anyhow::Result<(Vec<NatsServer>, RedisServ
         let options = NatsOptions::new(programs.nats.clone(), dir.join(format!("nats-{number}")));
         NatsServer::start(NatsOptions { further, ..options })
     };
-    let nodes = futures::future::try_join_all(ports.iter().enumerate().map(start));
-    let redis =
-        RedisOptions { program: programs.redis.clone(), dir: dir.join("redis"), port: None };
-    let (nodes, redis) = tokio::join!(nodes, RedisServer::start(redis));
-    Ok((nodes?, redis?))
+    Ok(futures::future::try_join_all(ports.iter().enumerate().map(start)).await?)
 }
 
 /// Makes the topology with three replicas of everything, and waits until all of them are there.

@@ -4,11 +4,13 @@ use crate::registry::Shared;
 use crate::slot::Slots;
 use async_nats::jetstream::kv::{Store, UpdateErrorKind};
 use std::time::Duration;
-use toolfleet_io::broker::{Broker, Error};
+use toolfleet_io::broker::{Broker, Error, is_under_way};
 use toolfleet_io::clock::FleetClock;
 use toolfleet_proto::catalog::{HEARTBEAT_MS, ToolEntry, Version, WorkerEntry};
 use toolfleet_proto::topology::Prefix;
 
+/// How long a start may try to announce its tools.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How often one tool's entry is tried against other workers that write it.
 const TRIES_MAX: u32 = 50;
 
@@ -57,10 +59,29 @@ impl Announcer {
                 descriptor: tool.descriptor.clone(),
                 announced_at_ms: self.clock.now_ms(),
                 announced_by: self.worker.clone(),
+                last_announced_at_ms: 0,
             };
             self.announce_tool(version).await?;
         }
         self.beat().await
+    }
+
+    /// The same at the start, again and again for a while: a cluster that elects a leader is no reason
+    /// to end.
+    ///
+    /// # Errors
+    /// The last one, where the broker never took it.
+    pub async fn announce_patiently(&self) -> Result<(), Error> {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            match self.announce().await {
+                Err(Error::Silent(reason)) if tokio::time::Instant::now() < until => {
+                    tracing::warn!(reason, "the tools are not announced yet");
+                }
+                announced => return announced,
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
     }
 
     async fn announce_tool(&self, version: Version) -> Result<(), Error> {
@@ -79,8 +100,10 @@ impl Announcer {
             let value = serde_json::to_vec(&next).map_err(|error| silent(&error))?;
             match self.store.update(&key, value.into(), revision).await {
                 Ok(_) => return Ok(()),
-                // Another worker wrote it in between: read again.
-                Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => {}
+                // Another worker wrote it in between, or writes it now: read again.
+                Err(error)
+                    if error.kind() == UpdateErrorKind::WrongLastRevision
+                        || is_under_way(&error) => {}
                 Err(error) => return Err(silent(&error)),
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -134,7 +134,8 @@ impl Keeper {
                 next_ms = if is_answered {
                     asked_at_ms + limits.lease_renew_ms
                 } else {
-                    boot_ms() + AGAIN_MS
+                    // Two silences and the connection made anew must fit into what a lease has left.
+                    boot_ms() + AGAIN_MS.min(limits.lease_renew_ms / 8)
                 };
             }
         }

@@ -27,7 +27,7 @@ pub fn warn(registry: &Registry, slots: usize) {
 }
 
 fn is_too_much(slots: usize, bytes: u64, available_bytes: u64) -> bool {
-    bytes.saturating_mul(slots as u64) > available_bytes
+    u128::from(bytes) * slots as u128 > u128::from(available_bytes)
 }
 
 /// Memory of the machine, or of the control group where that is less. `None` where neither is known.

@@ -3,13 +3,14 @@
 
 use crate::bench_echo::BenchEcho;
 use crate::memory;
-use crate::registry::{Builder, Registry};
+use crate::registry::{self, Builder, Registry};
 use crate::runner::exec::Exec;
 use crate::runner::native::Native;
 use crate::service::{Error, Service, worker_name};
+use crate::testing::command::{self, TestArgs};
 use crate::tool::Tool;
 use crate::watch::Watched;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -18,14 +19,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use toolfleet_io::config::{self, Checked};
 use toolfleet_io::health::{self, Health};
-use toolfleet_io::{signal, telemetry};
+use toolfleet_io::{described, signal, telemetry};
 use toolfleet_proto::checks;
+use toolfleet_proto::describe::{Described, Pool};
 use toolfleet_proto::manifest::Fault;
 
+/// Exit code of a call that failed.
+pub(crate) const EXIT_FAILED: u8 = 1;
+/// Exit code of a command line that cannot be followed.
+pub(crate) const EXIT_USAGE: u8 = 2;
 /// Exit code of a configuration or a tool that is faulty.
-const EXIT_CONFIG: u8 = 78;
+pub(crate) const EXIT_CONFIG: u8 = 78;
 /// Exit code of a broker or store that is not reachable.
-const EXIT_UNREACHABLE: u8 = 69;
+pub(crate) const EXIT_UNREACHABLE: u8 = 69;
 /// The program that exec tools run under.
 const GUARD_PROGRAM: &str = "toolfleet-guard";
 /// Threads for tools in Rust and for scratch folders: more than slots and abandoned ones ever are.
@@ -38,13 +44,13 @@ const FLUSH: Duration = Duration::from_secs(5);
 #[command(name = "toolfleet-worker", version, about)]
 struct Args {
     /// Configuration file (default: toolfleet.toml of the working directory, where there is one)
-    #[arg(long, value_name = "FILE", env = "TOOLFLEET_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "TOOLFLEET_CONFIG")]
     config: Option<PathBuf>,
     /// Folder of tool manifests
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR")]
     tools: Option<PathBuf>,
     /// Pool whose jobs this worker takes
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME")]
     pool: Option<String>,
     /// Calls at the same time
     #[arg(long, value_name = "N")]
@@ -58,6 +64,23 @@ struct Args {
     /// Written, as JSON, once the tools can be called
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run one tool here, without a broker, and show everything that comes of it
+    Test(TestArgs),
+    /// Show this worker's tools, with every value and where it comes from; offline
+    Describe(DescribeArgs),
+}
+
+#[derive(clap::Args)]
+struct DescribeArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
@@ -110,6 +133,11 @@ pub fn main(tools: Tools) -> ExitCode {
         Ok(registry) => registry,
         Err(faults) => return complain(&lines(&faults), EXIT_CONFIG),
     };
+    match args.command {
+        Some(Command::Test(test)) => return command::run(&test, &registry, &checked),
+        Some(Command::Describe(asked)) => return describe(&tools, &checked, asked.json),
+        None => {}
+    }
     let watched = checked.config.worker.tools.clone().filter(|_| args.watch).map(|dir| {
         let (tools, checked) = (tools.clone(), checked.clone());
         Watched::new(dir, Arc::new(move || gather(&tools, &checked)))
@@ -142,7 +170,7 @@ pub fn main(tools: Tools) -> ExitCode {
     }
 }
 
-fn complain(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
+pub(crate) fn complain(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
     let _ = writeln!(std::io::stderr().lock(), "{error}");
     ExitCode::from(code)
 }
@@ -162,6 +190,29 @@ fn gather(tools: &Tools, checked: &Checked) -> Result<Arc<Registry>, Vec<Fault>>
 /// Where programs get their folders.
 fn scratch_root(checked: &Checked) -> PathBuf {
     checked.config.worker.scratch_dir.clone().unwrap_or_else(std::env::temp_dir)
+}
+
+/// Prints the tools, those written in Rust first.
+fn describe(tools: &Tools, checked: &Checked, is_json: bool) -> ExitCode {
+    let built_in: Arc<dyn Native> = Arc::new(BenchEcho);
+    let native = std::iter::once(&built_in).chain(&tools.native);
+    let mut described: Vec<Described> =
+        native.map(|tool| registry::describe(tool.as_ref(), &checked.rules)).collect();
+    let dir = checked.config.worker.tools.as_deref();
+    match dir.map(|dir| described::read(dir, &checked.rules)) {
+        Some(Ok(found)) => described.extend(found),
+        Some(Err(faults)) => return complain(&lines(&faults), EXIT_CONFIG),
+        None => {}
+    }
+    let pool = Pool {
+        name: &checked.config.worker.pool,
+        tools: &described,
+        limits: &checked.limits,
+        lock: None,
+    };
+    let shown = if is_json { pool.json().to_string() } else { pool.text() };
+    let _ = writeln!(std::io::stdout().lock(), "{shown}");
+    ExitCode::SUCCESS
 }
 
 /// The guard of exec tools: beside this program, where it is installed or built together with it.

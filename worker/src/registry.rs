@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use toolfleet_io::tools_folder::{self, FoundTool};
+use toolfleet_io::tools_folder::{self, Found, FoundTool};
 use toolfleet_proto::checks::{self, Finding, Naming};
 use toolfleet_proto::declared::{Declared, Retry, TRIES_DEFAULT};
+use toolfleet_proto::describe::Described;
 use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner};
-use toolfleet_proto::layers::{Own, Rules};
+use toolfleet_proto::layers::{Origin, Origins, Own, Rules};
 use toolfleet_proto::limit::{SLOTS_EXEC, SLOTS_WAITING};
 use toolfleet_proto::manifest::Fault;
 use toolfleet_proto::schema::Schema;
@@ -39,6 +40,8 @@ pub struct Registered {
     pub descriptor: Descriptor,
     /// Hash of the descriptor.
     pub hash: String,
+    /// Schema of the input.
+    pub input_schema: Arc<Schema>,
     /// Schema of the output, where one is declared.
     pub output_schema: Option<Arc<Schema>>,
     /// What runs it.
@@ -57,6 +60,11 @@ impl Registry {
     /// The tool of that name and version; `None`: this worker must hand the job back.
     pub fn find(&self, name: &str, hash: &str) -> Option<&Arc<Registered>> {
         self.tools.get(name).filter(|tool| tool.hash == hash)
+    }
+
+    /// The tool of that name, whatever its version.
+    pub fn named(&self, name: &str) -> Option<&Arc<Registered>> {
+        self.tools.get(name)
     }
 
     /// Every tool, by name.
@@ -148,7 +156,7 @@ impl Builder {
     }
 
     fn checked(&mut self, tool: Arc<dyn Native>, naming: Option<Naming>) {
-        let descriptor = describe_native(tool.as_ref(), &self.rules);
+        let (descriptor, _) = describe_native(tool.as_ref(), &self.rules);
         for Finding { code, message, mend } in checks::of(&descriptor, naming) {
             let message = format!("{}: {message}", descriptor.name);
             self.faults.push(Fault { code, file: BUILT_IN.into(), line: None, message, mend });
@@ -159,15 +167,13 @@ impl Builder {
     /// Adds every manifest of a folder. Its programs run under `guard`, each attempt in a folder of its
     /// own below `scratch_root`.
     pub fn folder(&mut self, dir: &Path, scratch_root: &Path, guard: &Path) {
-        match tools_folder::read(dir, &self.rules) {
-            Ok(found) => {
-                if !found.is_empty() && !guard.is_file() {
-                    self.faults.push(no_guard(guard));
-                }
-                found.into_iter().for_each(|tool| self.manifest(tool, scratch_root, guard));
-            }
-            Err(faults) => self.faults.extend(faults),
+        let Found { tools, faults } = tools_folder::look(dir, &self.rules);
+        let has_manifests = !tools.is_empty() || faults.iter().any(|f| f.code != "manifest.folder");
+        self.faults.extend(faults);
+        if has_manifests && !guard.is_file() {
+            self.faults.push(no_guard(guard));
         }
+        tools.into_iter().for_each(|tool| self.manifest(tool, scratch_root, guard));
     }
 
     fn manifest(&mut self, found: FoundTool, scratch_root: &Path, guard: &Path) {
@@ -191,10 +197,13 @@ impl Builder {
             });
             return;
         }
+        let Ok(input_schema) = Schema::compile(&descriptor.input_schema).map(Arc::new) else {
+            return;
+        };
         let output_schema = descriptor.output_schema.as_ref().map(Schema::compile);
         let output_schema = output_schema.and_then(Result::ok).map(Arc::new);
         let hash = descriptor.hash();
-        let tool = Registered { descriptor, hash, output_schema, run, secrets };
+        let tool = Registered { descriptor, hash, input_schema, output_schema, run, secrets };
         self.registry.tools.insert(name, Arc::new(tool));
     }
 
@@ -217,7 +226,14 @@ fn no_guard(guard: &Path) -> Fault {
     }
 }
 
-fn describe_native(tool: &dyn Native, rules: &Rules) -> Descriptor {
+/// A tool written in Rust, as `describe` shows it.
+pub fn describe(tool: &dyn Native, rules: &Rules) -> Described {
+    let (descriptor, origins) = describe_native(tool, rules);
+    let hash = descriptor.hash();
+    Described { descriptor, hash, package: None, file: None, secrets: Vec::new(), origins }
+}
+
+fn describe_native(tool: &dyn Native, rules: &Rules) -> (Descriptor, Origins) {
     let ToolSpec {
         name,
         description,
@@ -245,7 +261,13 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> Descriptor {
         wait_max_ms: retry_wait_max.map(ms),
     });
     let all_attempts_ms = settled.timeout_ms.saturating_mul(settled.max_attempts.into());
-    Descriptor {
+    let mut origins = settled.origins;
+    // Its type says both.
+    (origins.effect, origins.result) = (Origin::Tool, Origin::Tool);
+    if total_timeout.is_some() {
+        origins.total_timeout = Origin::Tool;
+    }
+    let descriptor = Descriptor {
         name,
         description,
         effect,
@@ -262,7 +284,8 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> Descriptor {
         tags,
         presentation,
         declared: Declared { retry, ..Declared::default() },
-    }
+    };
+    (descriptor, origins)
 }
 
 #[cfg(test)]
@@ -352,6 +375,19 @@ mod tests {
                 "tool.retry-invalid",
             ]
         );
+    }
+
+    #[test]
+    fn a_missing_guard_is_told_with_the_faults_of_the_manifests() {
+        let dir = tempfile::tempdir().unwrap();
+        let codes = || -> Vec<&'static str> {
+            let mut builder = Builder::default();
+            builder.folder(dir.path(), dir.path(), Path::new("/nowhere/guard"));
+            builder.build().err().into_iter().flatten().map(|fault| fault.code).collect()
+        };
+        assert!(codes().is_empty(), "without a manifest nothing runs under it");
+        std::fs::write(dir.path().join("a.toml"), "[run]\nexec = [\"/bin/sh\"]\n").unwrap();
+        assert_eq!(codes(), ["manifest.missing", "exec.no-guard"]);
     }
 
     #[test]

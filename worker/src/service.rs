@@ -143,7 +143,7 @@ impl Service {
         let deliveries = TaskTracker::new();
         let pulling =
             tokio::spawn(pull(Arc::clone(&edge), puller, deliveries.clone(), self.health.clone()));
-        announcer.announce().await?;
+        announcer.announce_patiently().await?;
         let speaking = tokio::spawn(announcer.clone().keep());
         if let Some(watched) = &self.watched {
             tokio::spawn(watched.clone().follow(registry, announcer.clone(), measures));
@@ -165,7 +165,8 @@ impl Service {
         if let Some(path) = &self.ready_file {
             let text = serde_json::json!({
                 "pid": std::process::id(), "worker": worker, "tools": tools,
-                "admin": self.admin.map(|address| format!("http://{address}")),
+                // Empty where there is none.
+                "admin": self.admin.map_or_else(String::new, |address| format!("http://{address}")),
             });
             if let Err(error) = write_by_rename(path, &text.to_string()) {
                 tracing::error!(path = %path.display(), %error, "the ready file was not written");

@@ -32,6 +32,8 @@ pub fn router(coordinator: Coordinator, hosts: Hosts) -> Router {
     Router::new()
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}/call", post(calls::call))
+        .route("/v1/tools/{name}/drop", post(tools::drop_entry))
+        .route("/v1/catalog", get(tools::catalog))
         .route("/v1/calls", get(listing::calls))
         .route("/v1/calls/{execution}/{call}", get(calls::read))
         .route("/v1/calls/{execution}/{call}/cancel", post(executions::cancel_call))

@@ -153,6 +153,11 @@ impl From<Refusal> for Problem {
                 refusal.text,
                 "call a tool that the execution allows",
             ),
+            Code::ToolUnpinned => Problem::unprocessable(
+                "tool_unpinned",
+                refusal.text,
+                "review the version and write it into the lock file with `toolfleet lock`",
+            ),
             code => Problem::unprocessable(code.as_str(), refusal.text, code.meaning()),
         }
     }

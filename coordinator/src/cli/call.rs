@@ -1,6 +1,7 @@
 //! `toolfleet call NAME --input JSON`.
 
 use super::exit;
+use super::here::{self, TestArgs};
 use super::output::line;
 use super::server::ServerArgs;
 use crate::api::encode_segment;
@@ -8,6 +9,7 @@ use reqwest::Method;
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::io::Read as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Arguments of `toolfleet call`.
@@ -15,7 +17,7 @@ use std::process::ExitCode;
 pub(crate) struct CallArgs {
     /// The tool's name
     name: String,
-    /// The input, a JSON object; `-` reads it from standard input
+    /// The input, a JSON object; `@FILE` reads a file, `-` standard input
     #[arg(long, value_name = "JSON", default_value = "{}")]
     input: String,
     /// Execution that the call belongs to
@@ -24,6 +26,10 @@ pub(crate) struct CallArgs {
     /// Names the call: the same key again attaches to it and runs nothing twice
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+    /// Run the tool here, from this folder of manifests and without a fleet, and show everything that
+    /// comes of it; as `toolfleet test`
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["execution", "idempotency_key"])]
+    dir: Option<PathBuf>,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -35,6 +41,8 @@ fn read_input(input: &str) -> Result<String, String> {
         std::io::stdin()
             .read_to_string(&mut text)
             .map_err(|error| format!("standard input: {error}"))?;
+    } else if let Some(path) = input.strip_prefix('@') {
+        text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     }
     match serde_json::from_str::<&RawValue>(&text) {
         Ok(_) => Ok(text),
@@ -45,7 +53,10 @@ fn read_input(input: &str) -> Result<String, String> {
 }
 
 /// Runs the command.
-pub(crate) async fn run(args: CallArgs, is_json: bool) -> ExitCode {
+pub(crate) async fn run(args: CallArgs, config: Option<PathBuf>, is_json: bool) -> ExitCode {
+    if let Some(dir) = args.dir {
+        return here::run(TestArgs::new(args.name, args.input, dir), config, is_json);
+    }
     let input = match read_input(&args.input) {
         Ok(input) => input,
         Err(text) => return exit::complain(&text, exit::USAGE),

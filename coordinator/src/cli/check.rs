@@ -1,5 +1,6 @@
 //! `toolfleet check`: every fault of every tool of a folder, offline.
 
+use super::describe::PoolArgs;
 use super::exit;
 use super::output::line;
 use serde_json::json;
@@ -16,23 +17,11 @@ use toolfleet_proto::manifest::{Fault, editor};
 pub(crate) struct CheckArgs {
     /// Folder of tool manifests (default: worker.tools of the configuration)
     dir: Option<PathBuf>,
-    /// Pool by whose defaults the tools are read (default: worker.pool of the configuration)
-    #[arg(long, value_name = "NAME")]
-    pool: Option<String>,
+    #[command(flatten)]
+    pub(crate) pool: PoolArgs,
     /// Print the JSON Schema of manifests, for editors, and check nothing
     #[arg(long, conflicts_with_all = ["dir", "pool"])]
     schema: bool,
-}
-
-impl CheckArgs {
-    /// The settings that the flags stand for.
-    pub(crate) fn flags(&self) -> serde_json::Value {
-        let mut worker = serde_json::Map::new();
-        if let Some(pool) = &self.pool {
-            worker.insert("pool".into(), json!(pool));
-        }
-        json!({ "worker": worker })
-    }
 }
 
 /// Runs the command: 78 where there is a fault; a warning alone is none.

@@ -9,8 +9,11 @@ mod completions;
 mod config_show;
 mod dead_letters;
 mod demo;
+mod describe;
 pub mod dev;
 mod exit;
+mod here;
+mod lock;
 mod output;
 mod serve;
 mod server;
@@ -55,12 +58,18 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Call one tool and print what comes back
     Call(call::CallArgs),
+    /// Run one tool here, without a fleet, and show everything that comes of it
+    Test(here::TestArgs),
     /// Hand in a model's message and print what each of its calls comes to
     Turn(turn_file::TurnArgs),
     /// List calls: those of an execution, or all that are queued or run now
     Calls(calls::CallsArgs),
     /// Follow the calls of an execution
     Watch(watch::WatchArgs),
+    /// Show the tools of a folder, with every value and where it comes from; offline
+    Describe(describe::DescribeArgs),
+    /// Write down which versions of the tools of a folder may be offered
+    Lock(lock::LockArgs),
     /// List the tools on offer
     Tools(tools::ToolsArgs),
     /// Tell every fault of a folder of tools, offline
@@ -96,7 +105,8 @@ pub fn main() -> ExitCode {
     match command {
         Command::DevWatchdog(args) => dev::watchdog(args),
         Command::Demo(args) => block_on(demo::run(args)),
-        Command::Call(args) => block_on(call::run(args, json)),
+        Command::Call(args) => block_on(call::run(args, config, json)),
+        Command::Test(args) => here::run(args, config, json),
         Command::Turn(args) => block_on(turn_file::run(args, json)),
         Command::Calls(args) => block_on(calls::run(args, json)),
         Command::Watch(args) => block_on(watch::run(args, json)),
@@ -111,7 +121,7 @@ pub fn main() -> ExitCode {
         Command::DeadLetters(args) => block_on(dead_letters::run(args, json)),
         Command::Trace(args) => block_on(trace::run(args, json)),
         Command::Tools(args) => block_on(tools::run(args, json)),
-        Command::Check(args) => match load(config.as_ref(), &args.flags()) {
+        Command::Check(args) => match load(config.as_ref(), &args.pool.flags()) {
             Ok(checked) => check::run(&args, &checked, json),
             Err(code) => code,
         },
@@ -133,6 +143,14 @@ pub fn main() -> ExitCode {
         }
         Command::Topology(args) => match load(config.as_ref(), &args.flags()) {
             Ok(checked) => block_on(topology::run(args, checked, json)),
+            Err(code) => code,
+        },
+        Command::Describe(args) => match load(config.as_ref(), &args.pool.flags()) {
+            Ok(checked) => describe::run(&args, &checked, json),
+            Err(code) => code,
+        },
+        Command::Lock(args) => match load(config.as_ref(), &args.pool.flags()) {
+            Ok(checked) => lock::run(&args, config.as_deref(), &checked, json),
             Err(code) => code,
         },
         Command::Config(args) => {

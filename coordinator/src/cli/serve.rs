@@ -97,7 +97,7 @@ fn instance() -> String {
 
 fn code_of(error: &Error) -> u8 {
     match error {
-        Error::Topology(_) | Error::Prefix(_) => exit::CONFIG,
+        Error::Topology(_) | Error::Prefix(_) | Error::Lock(_) => exit::CONFIG,
         Error::Broker(_) | Error::Store(_) => exit::UNREACHABLE,
     }
 }

@@ -139,6 +139,20 @@ impl Connection {
         Ok(Answer { status, text })
     }
 
+    /// Sends a body to a path.
+    ///
+    /// # Errors
+    /// Where nobody answers, or the answer is a refusal.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<Answer, Failed> {
+        let answer = self.ask(method, path, Some(body), &[]).await.map_err(Failed::Unreachable)?;
+        if answer.status.is_success() { Ok(answer) } else { Err(Failed::Refused(answer)) }
+    }
+
     /// Reads a path.
     ///
     /// # Errors

@@ -1,15 +1,16 @@
 //! Admission of one call: from what the model sent to a job, or to a refusal that the model can read
 //! (CONTRACT 2.4, 3.3, 3.4, 3.12).
 
-use super::catalog::Offer;
+use super::catalog::{Offer, Offered, Why};
 use super::execution::Execution;
 use super::formats::ModelCall;
-use super::near;
 use std::collections::BTreeMap;
+use toolfleet_proto::arguments;
 use toolfleet_proto::code::Code;
 use toolfleet_proto::json::Json;
-use toolfleet_proto::limit::ARGUMENT_BYTES_MAX;
+use toolfleet_proto::lock;
 use toolfleet_proto::name::CallName;
+use toolfleet_proto::near;
 use toolfleet_proto::wire::{self, Caller, Clocks, Job, LANE, SCHEMA, TraceContext};
 
 /// Why a call is not admitted. Nothing was queued.
@@ -51,12 +52,22 @@ pub struct Names {
     pub requeued_from: String,
 }
 
-/// The tool of that name, or what is on offer instead.
-pub fn find<'a>(offers: &'a BTreeMap<String, Offer>, name: &str) -> Result<&'a Offer, Refusal> {
-    offers.get(name).ok_or_else(|| {
-        let names: Vec<&str> = offers.keys().map(String::as_str).collect();
-        Refusal { code: Code::ToolNotFound, text: near::not_found_text(name, &names) }
-    })
+/// The tool of that name, or why it is not offered, or what is on offer instead.
+pub fn find<'a>(offered: &'a Offered, name: &str) -> Result<&'a Offer, Refusal> {
+    if let Some(offer) = offered.get(name) {
+        return Ok(offer);
+    }
+    let unpinned = offered.withheld.iter().find_map(|one| match &one.why {
+        Why::Unpinned { pinned } if one.name == name => {
+            Some(lock::unpinned_text(name, &one.hash, pinned))
+        }
+        _ => None,
+    });
+    if let Some(text) = unpinned {
+        return Err(Refusal { code: Code::ToolUnpinned, text });
+    }
+    let names: Vec<&str> = offered.keys().map(String::as_str).collect();
+    Err(Refusal { code: Code::ToolNotFound, text: near::not_found_text(name, &names) })
 }
 
 /// Whether the execution's allow-list lets a tool through (CONTRACT 2.2).
@@ -89,29 +100,23 @@ pub fn hash_unchecked(call: &ModelCall) -> [u8; 32] {
 }
 
 fn invalid(text: String) -> Refusal {
-    Refusal { code: Code::InvalidInput, text: format!("invalid input: {text}") }
+    Refusal { code: Code::InvalidInput, text }
 }
 
 /// Reads and checks the arguments of a model's call.
 pub fn check_call(offer: &Offer, call: &ModelCall) -> Result<Arguments, Refusal> {
     match &call.arguments {
         Ok(text) => check(offer, text.as_deref()),
-        Err(why) => Err(invalid(why.clone())),
+        Err(why) => Err(invalid(arguments::invalid(why))),
     }
 }
 
 /// Reads and checks arguments: never guessed at, never repaired.
 pub fn check(offer: &Offer, text: Option<&str>) -> Result<Arguments, Refusal> {
-    let bytes = text.map_or(0, str::len);
-    if bytes > ARGUMENT_BYTES_MAX {
-        return Err(invalid(format!(
-            "the arguments have {bytes} bytes, the limit is {ARGUMENT_BYTES_MAX}"
-        )));
-    }
-    let sent = Json::parse_arguments(text).map_err(invalid)?;
-    let admitted = offer.input.admit(&sent).map_err(invalid)?;
+    let arguments::Admitted { sent, given } =
+        arguments::admit(&offer.input, text).map_err(invalid)?;
     let hash = sent.hash();
-    let (admitted, sent) = (admitted.to_text(), sent.to_text());
+    let (admitted, sent) = (given.to_text(), sent.to_text());
     let sent = (sent != admitted).then_some(sent);
     Ok(Arguments { admitted, sent, hash })
 }
@@ -236,8 +241,6 @@ mod tests {
             "{}",
             text(Some("{"))
         );
-        let long = format!(r#"{{"city":"{}"}}"#, "x".repeat(ARGUMENT_BYTES_MAX));
-        assert!(text(Some(&long)).contains("the limit is 262144"));
     }
 
     #[test]
@@ -250,10 +253,27 @@ mod tests {
 
     #[test]
     fn an_unknown_tool_is_refused_with_what_is_on_offer() {
-        let offers = BTreeMap::from([("weather".to_owned(), offer())]);
-        assert!(find(&offers, "weather").is_ok());
-        let refusal = find(&offers, "Weather").unwrap_err();
+        let mut offered = Offered::default();
+        offered.tools.insert("weather".to_owned(), offer());
+        assert!(find(&offered, "weather").is_ok());
+        let refusal = find(&offered, "Weather").unwrap_err();
         assert_eq!(refusal.code, Code::ToolNotFound);
         assert!(refusal.text.contains("weather"), "{}", refusal.text);
+    }
+
+    #[test]
+    fn a_tool_whose_version_is_not_pinned_is_refused_with_both_versions() {
+        let why = Why::Unpinned { pinned: vec!["b".repeat(64)] };
+        let withheld = super::super::catalog::Withheld {
+            name: "weather".into(),
+            pool: "web".into(),
+            hash: "a".repeat(64),
+            why,
+        };
+        let offered = Offered { withheld: vec![withheld], ..Offered::default() };
+        let refusal = find(&offered, "weather").unwrap_err();
+        assert_eq!(refusal.code, Code::ToolUnpinned);
+        assert!(refusal.text.contains("aaaaaaaaaaaa") && refusal.text.contains("bbbbbbbbbbbb"));
+        assert_eq!(find(&offered, "other").unwrap_err().code, Code::ToolNotFound);
     }
 }

@@ -5,11 +5,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use toolfleet_proto::code::Code;
 use toolfleet_proto::end::instant;
-use toolfleet_proto::output;
+use toolfleet_proto::output::{self, ERROR_PREFIX};
 use toolfleet_proto::wire::{CallResult, CancelRecord, OutputForm, Reports, StopEnd};
-
-/// What every error begins with for a model; not counted to the bound.
-pub const ERROR_PREFIX: &str = "Tool error: ";
 
 /// One ended call, however it ended: with a stored result, or refused before anything was queued.
 #[derive(Debug, Clone)]

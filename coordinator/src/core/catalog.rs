@@ -1,9 +1,17 @@
 //! The tools on offer, as this coordinator knows them (CONTRACT 1.4, 2.3, 3.2, DESIGN 10).
 
+mod choose;
+mod offered;
+mod report;
+
+pub use offered::{Offered, Why, Withheld};
+
+use choose::{Candidate, choose};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use toolfleet_proto::catalog::{ToolEntry, Version, WorkerEntry};
 use toolfleet_proto::descriptor::Descriptor;
+use toolfleet_proto::lock::Lock;
 use toolfleet_proto::schema::Schema;
 
 /// A tool that may be called.
@@ -23,7 +31,6 @@ pub struct Offer {
 
 #[derive(Clone, Debug)]
 struct Known {
-    version: Version,
     descriptor: Arc<Descriptor>,
     input: Arc<Schema>,
 }
@@ -35,6 +42,8 @@ pub struct Catalog {
     tools: BTreeMap<String, (String, ToolEntry)>,
     compiled: HashMap<String, Known>,
     workers: HashMap<String, WorkerEntry>,
+    /// Versions that may be offered; `None`: all.
+    lock: Option<Lock>,
 }
 
 impl Catalog {
@@ -72,11 +81,8 @@ impl Catalog {
         }
         let input = Schema::compile(&version.descriptor.input_schema)
             .map_err(|error| format!("{}: {}", version.descriptor.name, error.message))?;
-        let known = Known {
-            version: version.clone(),
-            descriptor: Arc::new(version.descriptor.clone()),
-            input: Arc::new(input),
-        };
+        let known =
+            Known { descriptor: Arc::new(version.descriptor.clone()), input: Arc::new(input) };
         self.compiled.insert(version.hash.clone(), known);
         Ok(())
     }
@@ -86,47 +92,103 @@ impl Catalog {
         self.workers.values().any(|worker| worker.is_live(now_ms) && worker.has(tool, hash))
     }
 
-    /// Every tool on offer, by name. Where two pools have one name, the version announced last wins
-    /// among equal hashes; another hash of a newcomer is not offered.
-    pub fn offers(&self, now_ms: i64) -> BTreeMap<String, Offer> {
-        let mut offers: BTreeMap<String, (i64, Offer)> = BTreeMap::new();
+    /// From now on only versions of this lock are offered.
+    pub fn set_lock(&mut self, lock: Lock) {
+        self.lock = Some(lock);
+    }
+
+    /// Live workers of a pool that have any version of a tool.
+    pub fn live_workers(&self, pool: &str, tool: &str, now_ms: i64) -> Vec<String> {
+        let has = |worker: &&WorkerEntry| {
+            worker.pool == pool && worker.is_live(now_ms) && worker.tools.contains_key(tool)
+        };
+        let mut names: Vec<String> =
+            self.workers.values().filter(has).map(|worker| worker.worker.clone()).collect();
+        names.sort();
+        names
+    }
+
+    /// Pools that announce a tool, by name.
+    pub fn pools_of(&self, tool: &str) -> Vec<String> {
+        let announces = |(_, entry): &&(String, ToolEntry)| {
+            entry.versions.first().is_some_and(|version| version.descriptor.name == tool)
+        };
+        self.tools.values().filter(announces).map(|(pool, _)| pool.clone()).collect()
+    }
+
+    fn is_live_in(&self, pool: &str, tool: &str, hash: &str, now_ms: i64) -> bool {
+        self.workers
+            .values()
+            .any(|worker| worker.pool == pool && worker.is_live(now_ms) && worker.has(tool, hash))
+    }
+
+    /// Every tool on offer, and what is announced and not offered: versions that the lock does not
+    /// have, and the other version of a pool that came to a name later (`choose`).
+    pub fn offered(&self, now_ms: i64) -> Offered {
+        let mut offered = Offered::default();
+        let mut candidates: BTreeMap<&str, Vec<Candidate<'_>>> = BTreeMap::new();
         for (pool, entry) in self.tools.values() {
-            let name = entry.versions.first().map(|version| version.descriptor.name.clone());
-            let Some(name) = name else { continue };
-            let is_live_in_pool = |hash: &str| {
-                self.workers.values().any(|worker| {
-                    &worker.pool == pool && worker.is_live(now_ms) && worker.has(&name, hash)
-                })
-            };
-            let Some((version, is_live)) = entry.on_offer(is_live_in_pool) else { continue };
-            let Some(known) = self.compiled.get(&version.hash) else { continue };
-            let offer = Offer {
-                pool: pool.clone(),
-                hash: version.hash.clone(),
-                descriptor: Arc::clone(&known.descriptor),
-                input: Arc::clone(&known.input),
-                is_live,
-            };
-            let at = known.version.announced_at_ms.max(version.announced_at_ms);
-            match offers.get(&name) {
-                Some((other_at, other)) if !prefer(at, &offer, *other_at, other) => {}
-                _ => drop(offers.insert(name, (at, offer))),
+            let Some(newest) = entry.versions.first() else { continue };
+            let name = newest.descriptor.name.as_str();
+            let may_be = |hash: &str| self.lock.as_ref().is_none_or(|lock| lock.has(name, hash));
+            let is_live = |hash: &str| self.is_live_in(pool, name, hash, now_ms);
+            match entry.on_offer(may_be, is_live) {
+                Some((version, is_live)) => candidates.entry(name).or_default().push(Candidate {
+                    pool,
+                    hash: &version.hash,
+                    is_live,
+                    since_ms: entry.since_ms().unwrap_or_default(),
+                    last_announced_ms: version.last_announced_ms(),
+                }),
+                None => offered.withheld.push(Withheld {
+                    name: name.to_owned(),
+                    pool: pool.clone(),
+                    hash: newest.hash.clone(),
+                    why: Why::Unpinned {
+                        pinned: self
+                            .lock
+                            .as_ref()
+                            .map(|lock| lock.pinned(name))
+                            .unwrap_or_default(),
+                    },
+                }),
             }
         }
-        offers.into_iter().map(|(name, (_, offer))| (name, offer)).collect()
+        for (name, candidates) in candidates {
+            let Some(chosen) = choose(&candidates) else { continue };
+            offered.withheld.extend(newcomers(name, &candidates, chosen));
+            if let Some(offer) = self.offer(chosen) {
+                offered.tools.insert(name.to_owned(), offer);
+            }
+        }
+        offered.withheld.sort_by(|a, b| (&a.name, &a.pool).cmp(&(&b.name, &b.pool)));
+        offered
+    }
+
+    fn offer(&self, chosen: &Candidate<'_>) -> Option<Offer> {
+        let known = self.compiled.get(chosen.hash)?;
+        Some(Offer {
+            pool: chosen.pool.to_owned(),
+            hash: chosen.hash.to_owned(),
+            descriptor: Arc::clone(&known.descriptor),
+            input: Arc::clone(&known.input),
+            is_live: chosen.is_live,
+        })
     }
 }
 
-/// Whether an offer takes the place of another pool's.
-fn prefer(at: i64, offer: &Offer, other_at: i64, other: &Offer) -> bool {
-    if offer.hash == other.hash {
-        (offer.is_live, at) > (other.is_live, other_at)
-    } else if offer.is_live == other.is_live {
-        // The one that was there first stays.
-        at < other_at
-    } else {
-        offer.is_live
-    }
+/// Pools with another version than the one that is offered.
+fn newcomers<'c>(
+    name: &'c str,
+    candidates: &'c [Candidate<'_>],
+    chosen: &'c Candidate<'_>,
+) -> impl Iterator<Item = Withheld> + 'c {
+    candidates.iter().filter(|one| one.hash != chosen.hash).map(move |one| Withheld {
+        name: name.to_owned(),
+        pool: one.pool.to_owned(),
+        hash: one.hash.to_owned(),
+        why: Why::AnotherHash { pool: chosen.pool.to_owned(), hash: chosen.hash.to_owned() },
+    })
 }
 
 #[cfg(test)]
@@ -165,9 +227,12 @@ mod tests {
             descriptor,
             announced_at_ms: at,
             announced_by: "w".into(),
+            last_announced_at_ms: 0,
         };
-        let entry = ToolEntry::default().with(version).unwrap();
-        catalog.apply(&format!("{pool}.find"), Some(&serde_json::to_vec(&entry).unwrap())).unwrap();
+        let key = format!("{pool}.find");
+        let before = catalog.tools.get(&key).map(|(_, entry)| entry.clone()).unwrap_or_default();
+        let entry = before.with(version).unwrap();
+        catalog.apply(&key, Some(&serde_json::to_vec(&entry).unwrap())).unwrap();
         hash
     }
 
@@ -187,7 +252,7 @@ mod tests {
     }
 
     fn find(catalog: &Catalog) -> Option<Offer> {
-        catalog.offers(0).remove("find")
+        catalog.offered(0).tools.remove("find")
     }
 
     #[test]
@@ -204,16 +269,59 @@ mod tests {
     }
 
     #[test]
-    fn another_hash_of_a_newcomer_pool_is_not_offered_and_the_same_hash_moves() {
+    fn another_hash_of_a_newcomer_pool_is_withheld_and_the_same_hash_moves() {
         let mut catalog = Catalog::default();
         let first = announce(&mut catalog, "a", "Finds", 1);
         let other = announce(&mut catalog, "b", "Finds other things", 2);
         live(&mut catalog, "a", &first, 0);
         live(&mut catalog, "b", &other, 0);
         assert_eq!(find(&catalog).unwrap().pool, "a");
+        let why = Why::AnotherHash { pool: "a".into(), hash: first.clone() };
+        let withheld = Withheld { name: "find".into(), pool: "b".into(), hash: other.clone(), why };
+        assert_eq!(catalog.offered(0).withheld, [withheld]);
+        let report = catalog.report(0);
+        assert_eq!(report["items"][0]["isOffered"], true, "{report}");
+        assert_eq!(report["items"][1]["withheld"]["offeredPool"], "a", "{report}");
+        assert_eq!(report["items"][1]["versions"][0]["workers"][0]["isLive"], true, "{report}");
+
         let same = announce(&mut catalog, "b", "Finds", 3);
         live(&mut catalog, "b", &same, 0);
         assert_eq!((same == first, find(&catalog).unwrap().pool), (true, "b".to_owned()));
+        assert!(catalog.offered(0).withheld.is_empty());
+        // The first pool announces again: new calls go back to it.
+        announce(&mut catalog, "a", "Finds", 60_000);
+        assert_eq!(find(&catalog).unwrap().pool, "a");
+    }
+
+    #[test]
+    fn only_pinned_versions_are_offered_and_the_rest_says_why() {
+        let mut catalog = Catalog::default();
+        let old = announce(&mut catalog, "a", "Finds", 1);
+        let new = announce(&mut catalog, "a", "Finds more", 2);
+        live(&mut catalog, "a", &new, 0);
+        assert_eq!(find(&catalog).unwrap().hash, new);
+        catalog.set_lock(Lock::of([("find", old.as_str())]));
+        let offer = find(&catalog).unwrap();
+        assert_eq!((offer.hash.as_str(), offer.is_live), (old.as_str(), false));
+        let pinned = "0".repeat(64);
+        catalog.set_lock(Lock::of([("find", pinned.as_str())]));
+        assert!(find(&catalog).is_none());
+        let why = Why::Unpinned { pinned: vec![pinned] };
+        let withheld = Withheld { name: "find".into(), pool: "a".into(), hash: new, why };
+        assert_eq!(catalog.offered(0).withheld, [withheld]);
+        assert_eq!(catalog.report(0)["items"][0]["versions"][0]["isPinned"], false);
+    }
+
+    #[test]
+    fn who_announces_a_tool_and_lives_is_known() {
+        let mut catalog = Catalog::default();
+        let hash = announce(&mut catalog, "a", "Finds", 1);
+        announce(&mut catalog, "b", "Finds", 1);
+        live(&mut catalog, "a", &hash, 0);
+        assert_eq!(catalog.pools_of("find"), ["a", "b"]);
+        assert_eq!(catalog.live_workers("a", "find", 0), ["w"]);
+        assert!(catalog.live_workers("b", "find", 0).is_empty());
+        assert!(catalog.live_workers("a", "find", 60_000).is_empty());
     }
 
     #[test]

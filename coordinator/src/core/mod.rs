@@ -11,7 +11,6 @@ pub mod formats;
 #[cfg(test)]
 pub(crate) mod golden;
 pub mod local;
-pub mod near;
 pub mod reports;
 pub mod room;
 pub mod spend;

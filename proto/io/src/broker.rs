@@ -2,11 +2,13 @@
 //! by subject, purge a subject (DESIGN 4).
 
 mod connect;
+mod contention;
 
 use connect::{
     Notes, authenticate, check_version, connect_patiently, leave_lame_ducks, reconnect_delay,
 };
 pub use connect::{is_supported, without_password};
+pub use contention::is_under_way;
 
 use crate::config::Nats;
 use crate::metrics::meter;
@@ -25,6 +27,11 @@ pub const SERVER_MIN: (u64, u64) = (2, 12);
 
 /// How long a publish waits for its ack before it is sent again.
 pub const ACK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long one try of a read is waited for, and how often it is tried: the replica that was asked may
+/// have gone in this moment, and another one answers at once.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
+const READ_TRIES: u32 = 3;
 
 /// How often a silent connection is asked for a sign of life. The client gives up a connection whose
 /// third ping goes unanswered, so a broker that is gone without a word is noticed within three of
@@ -105,6 +112,8 @@ pub struct Outgoing {
 pub struct Broker {
     client: async_nats::Client,
     jetstream: jetstream::Context,
+    /// The same with less patience.
+    reads: jetstream::Context,
     prefix: Prefix,
     results: String,
     jobs: String,
@@ -152,8 +161,9 @@ impl Broker {
             .ack_timeout(ACK_TIMEOUT)
             .max_ack_inflight(16_384)
             .build(client.clone());
+        let reads = ContextBuilder::new().timeout(READ_TIMEOUT).build(client.clone());
         let (results, jobs) = (prefix.results_stream(), prefix.jobs_stream());
-        Ok(Broker { client, jetstream, prefix, results, jobs, reconnects, disturbances })
+        Ok(Broker { client, jetstream, reads, prefix, results, jobs, reconnects, disturbances })
     }
 
     /// The connection itself.
@@ -226,6 +236,7 @@ impl Broker {
                 | PublishErrorKind::MaxAckPending
                 // A broker that has just started has not recovered its streams yet.
                 | PublishErrorKind::StreamNotFound => Err(Error::Silent(error.to_string())),
+                _ if is_under_way(&error) => Err(Error::Silent(error.to_string())),
                 _ if is_full(&error) => Ok(Once::Full),
                 _ if is_passing(&error) => Err(Error::Silent(error.to_string())),
                 _ => Err(Error::Refused(error.to_string())),
@@ -273,13 +284,18 @@ impl Broker {
         stream: &str,
         subject: &str,
     ) -> Result<Option<StreamMessage>, Error> {
-        let handle = self.stream(stream).await?;
-        match handle.direct_get_last_for_subject(subject).await {
-            Ok(message) => Ok(Some(message)),
-            Err(error) => match error.kind() {
-                stream::DirectGetErrorKind::NotFound => Ok(None),
-                _ => Err(Error::Silent(error.to_string())),
-            },
+        let handle = named(&self.reads, stream).await?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match handle.direct_get_last_for_subject(subject).await {
+                Ok(message) => return Ok(Some(message)),
+                Err(error) => match error.kind() {
+                    stream::DirectGetErrorKind::NotFound => return Ok(None),
+                    stream::DirectGetErrorKind::TimedOut if tries < READ_TRIES => {}
+                    _ => return Err(Error::Silent(error.to_string())),
+                },
+            }
         }
     }
 
@@ -289,20 +305,25 @@ impl Broker {
         stream: &str,
         filter: &str,
     ) -> Result<Option<StreamMessage>, Error> {
-        let handle = self.stream(stream).await?;
-        match handle.get_last_raw_message_by_subject(filter).await {
-            Ok(message) => Ok(Some(message)),
-            Err(error) => match error.kind() {
-                stream::LastRawMessageErrorKind::NoMessageFound => Ok(None),
-                _ => Err(Error::Silent(error.to_string())),
-            },
+        let handle = named(&self.reads, stream).await?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match handle.get_last_raw_message_by_subject(filter).await {
+                Ok(message) => return Ok(Some(message)),
+                Err(error) => match error.kind() {
+                    stream::LastRawMessageErrorKind::NoMessageFound => return Ok(None),
+                    _ if tries < READ_TRIES && error.to_string().contains("timed out") => {}
+                    _ => return Err(Error::Silent(error.to_string())),
+                },
+            }
         }
     }
 
     /// Subjects of a stream that match a filter and hold a message.
     pub async fn subjects(&self, stream: &str, filter: &str) -> Result<Vec<String>, Error> {
         use futures::TryStreamExt as _;
-        let handle = self.stream(stream).await?;
+        let handle = named(&self.jetstream, stream).await?;
         let silent = |error: &dyn std::fmt::Display| Error::Silent(error.to_string());
         let info = handle.info_with_subjects(filter).await.map_err(|error| silent(&error))?;
         let subjects: Vec<(String, usize)> =
@@ -312,19 +333,16 @@ impl Broker {
 
     /// Removes every message of a subject (wildcards allowed) from a stream.
     pub async fn purge(&self, stream: &str, filter: &str) -> Result<u64, Error> {
-        let handle = self.stream(stream).await?;
+        let handle = named(&self.jetstream, stream).await?;
         match handle.purge().filter(filter).await {
             Ok(response) => Ok(response.purged),
             Err(error) => Err(Error::Silent(error.to_string())),
         }
     }
+}
 
-    async fn stream(&self, name: &str) -> Result<stream::Stream<()>, Error> {
-        self.jetstream
-            .get_stream_no_info(name)
-            .await
-            .map_err(|error| Error::Refused(error.to_string()))
-    }
+async fn named(context: &jetstream::Context, stream: &str) -> Result<stream::Stream<()>, Error> {
+    context.get_stream_no_info(stream).await.map_err(|error| Error::Refused(error.to_string()))
 }
 
 fn is_full(error: &jetstream::context::PublishError) -> bool {

@@ -57,6 +57,8 @@ pub struct Fleet {
     pub topology: TopologyMode,
     /// A house rule for the names of tools; none: every name that providers take.
     pub naming: Option<Naming>,
+    /// The lock file: a coordinator offers only the versions of tools that it has; none: all.
+    pub lock_file: Option<PathBuf>,
 }
 
 /// Who makes streams and buckets.
@@ -160,7 +162,12 @@ pub struct Dev {
 
 impl Default for Fleet {
     fn default() -> Self {
-        Fleet { prefix: "tf.v1".into(), topology: TopologyMode::Make, naming: None }
+        Fleet {
+            prefix: "tf.v1".into(),
+            topology: TopologyMode::Make,
+            naming: None,
+            lock_file: None,
+        }
     }
 }
 

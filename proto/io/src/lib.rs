@@ -9,13 +9,14 @@
 //! | [`clock`], [`signal`] | the host |
 //! | [`telemetry`], [`metrics`], [`health`] | whoever watches |
 //! | [`fail_point`] | tests, in builds with debug assertions |
-//! | [`tools_folder`] | the manifests of a folder and the programs that they name |
+//! | [`tools_folder`], [`described`] | the manifests of a folder and the programs that they name |
 //! | [`child`] | servers started as children, for `toolfleet dev` and the tests |
 
 pub mod broker;
 pub mod child;
 pub mod clock;
 pub mod config;
+pub mod described;
 pub mod ending;
 pub mod fail_point;
 pub mod health;

@@ -138,3 +138,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn whole_numbers_are_whole_however_they_are_written() {
+    for (written, plain) in [
+        ("5.0", "5"),
+        ("5e0", "5"),
+        ("1e3", "1000"),
+        ("1.50E+2", "150"),
+        ("-120e-1", "-12"),
+        ("-0.0", "0"),
+        ("0e5", "0"),
+        ("9007199254740993.000", "9007199254740993"),
+        ("5.5", "5.5"),
+        ("5e-1", "5e-1"),
+        ("0.001", "0.001"),
+        ("1e300", "1e300"),
+        ("1e-9999999999", "1e-9999999999"),
+        ("7", "7"),
+        ("-0", "-0"),
+    ] {
+        let json = Json::Array(vec![Json::Number(written.into())]);
+        assert_eq!(json.with_whole_numbers().to_text(), format!("[{plain}]"), "{written}");
+    }
+}

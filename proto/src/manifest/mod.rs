@@ -21,7 +21,7 @@ pub use fault::Fault;
 
 use crate::checks;
 use crate::descriptor::{Descriptor, ResultForm, Runner};
-use crate::layers::{Origins, Rules};
+use crate::layers::{Origin, Origins, Rules};
 use fault::Faults;
 use keys::Support;
 use schemas::Side;
@@ -235,6 +235,12 @@ fn assemble(
     let declared = later::read(members, &effects, input_schema.as_ref(), run.as_ref(), faults);
     let (run, clocks) = (run?, clocks?);
     let by_default = if output_schema.is_some() { ResultForm::Json } else { ResultForm::Text };
+    let origin = |is_said| if is_said { Origin::Tool } else { Origin::BuiltIn };
+    let origins = Origins {
+        effect: origin(tree::find(members, "effect").is_some()),
+        result: origin(run.result.is_some()),
+        ..clocks.settled.origins
+    };
     let descriptor = Descriptor {
         name: tool,
         description: description?,
@@ -253,7 +259,6 @@ fn assemble(
         presentation,
         declared,
     };
-    let origins = clocks.settled.origins;
     Some(Manifest { descriptor, command: run.command, secrets, origins })
 }
 

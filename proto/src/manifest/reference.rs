@@ -5,7 +5,7 @@ use super::MANIFEST_BYTES_MAX;
 use super::keys::{Absent, Form, Key, Support};
 use super::tables::{LIMITS, PRESENTATION, RETRY, RUN, TOP};
 use crate::checks::MAX_ATTEMPTS_MAX;
-use crate::declared::{LIMIT_COUNT_MAX, TRIES_MAX};
+use crate::declared::{EXPRESSION_BYTES_MAX, LIMIT_COUNT_MAX, TRIES_MAX};
 use crate::limit::RESULT_BYTES_CAP;
 use crate::schema::SCHEMA_BYTES_MAX;
 use crate::unit::{self, DURATIONS, SIZES};
@@ -102,7 +102,13 @@ fn form(value: Form) -> String {
         Form::Table => "table".to_owned(),
         Form::Keys(keys) if keys.len() > 6 => "table".to_owned(),
         Form::Keys(keys) => {
-            let parts = |key: &Key| format!("`{}` ({})", key.name, form(key.form));
+            let is_simple = |key: &Key| !matches!(key.form, Form::Keys(_) | Form::Either(_));
+            let are_simple = keys.iter().all(is_simple);
+            let parts = |key: &Key| {
+                let form =
+                    if are_simple { format!(" ({})", form(key.form)) } else { String::new() };
+                format!("`{}`{form}", key.name)
+            };
             format!("table of {}", keys.iter().map(parts).collect::<Vec<_>>().join(", "))
         }
         Form::Money => "amount, as `\"0.05 USD\"`".to_owned(),
@@ -151,6 +157,8 @@ fn values(page: &mut String) {
          `max_result_size` at most {} |
 | `max_attempts` | a whole number | 1 to {MAX_ATTEMPTS_MAX} |
 | `tries` | a whole number | 1 to {TRIES_MAX} |
+| amount | a decimal number, a space and three capital letters, in quotes | from 0, nine decimals |
+| expression | `{{ expr = \"…\" }}`, never as plain text | {} bytes |
 | `processes`, `open_files` | a whole number | 1 to {} |
 | schema | JSON Schema 2020-12, older drafts by `$schema`; nothing is fetched | {} of compact JSON |
 | path of a schema | relative, below the manifest's folder, without `..` | |
@@ -162,6 +170,7 @@ A bare number where a unit belongs is refused (`units.missing`). Nothing is conv
         names(&DURATIONS),
         names(&SIZES),
         size(RESULT_BYTES_CAP),
+        unit::thousands(EXPRESSION_BYTES_MAX as u64),
         unit::thousands(LIMIT_COUNT_MAX),
         size(SCHEMA_BYTES_MAX as u64),
         size(MANIFEST_BYTES_MAX as u64),

@@ -15,6 +15,11 @@ const fn not_yet(name: &'static str, form: Form, doc: &'static str) -> Key {
     Key { name, support: Support::NotYet, form, absent: Absent::Nothing, doc }
 }
 
+/// A key of a value: it works as soon as the key that holds it does.
+const fn part(name: &'static str, form: Form, doc: &'static str) -> Key {
+    Key { name, support: Support::Now, form, absent: Absent::Nothing, doc }
+}
+
 /// Keys of the manifest itself.
 pub(super) const TOP: &[Key] = &[
     now(
@@ -28,7 +33,7 @@ pub(super) const TOP: &[Key] = &[
         Form::Either(&[Form::Words(&["read", "idempotent", "write"]), Form::Expression]),
         Absent::Words("`write`"),
         "What a call may change, which decides whether it runs again after its worker was lost: `read` \
-         and `idempotent` calls do, a `write` that may have started does not. An expression is refused yet.",
+         and `idempotent` calls do, a `write` that may have started does not. An expression is known and does not work yet.",
     ),
     now(
         "timeout",
@@ -184,10 +189,10 @@ pub(super) const RUN: &[Key] = &[
 
 /// Keys of `[run.verify]`.
 pub(super) const VERIFY: &[Key] = &[
-    not_yet("exec", Form::List, "The program that is asked, and its arguments."),
-    not_yet("http", Form::Either(&[Form::Address, Form::Table]), "The endpoint that is asked."),
-    not_yet("mcp", Form::Keys(MCP), "The tool of an MCP server that is asked."),
-    not_yet("agent", Form::Table, "The model loop that is asked."),
+    part("exec", Form::List, "The program that is asked, and its arguments."),
+    part("http", Form::Either(&[Form::Address, Form::Table]), "The endpoint that is asked."),
+    part("mcp", Form::Keys(MCP), "The tool of an MCP server that is asked."),
+    part("agent", Form::Table, "The model loop that is asked."),
 ];
 
 /// The keys of `[run]` that say what runs the tool.
@@ -195,9 +200,9 @@ pub(super) const RUNNERS: [&str; 4] = ["exec", "http", "mcp", "agent"];
 
 /// Keys of `mcp` in `[run]`.
 pub(super) const MCP: &[Key] = &[
-    not_yet("command", Form::List, "The server's program and its arguments; or `url`."),
-    not_yet("url", Form::Address, "The server's address; or `command`."),
-    not_yet("tool", Form::Text, "The name that the server has for the tool."),
+    part("command", Form::List, "The server's program and its arguments; or `url`."),
+    part("url", Form::Address, "The server's address; or `command`."),
+    part("tool", Form::Text, "The name that the server has for the tool."),
 ];
 
 /// Keys of `retry`.
@@ -255,16 +260,16 @@ pub(super) const LIMITS: &[Key] = &[
 
 /// Keys of `enabled` where it is no boolean.
 pub(super) const SWITCH: &[Key] = &[
-    not_yet("flag", Form::Text, "The flag that says whether the tool is on."),
-    not_yet("env", Form::Text, "The variable that says whether the tool is on."),
+    part("flag", Form::Text, "The flag that says whether the tool is on."),
+    part("env", Form::Text, "The variable that says whether the tool is on."),
 ];
 
 /// Keys of `can_use` where it is no expression.
 pub(super) const WEBHOOK: &[Key] =
-    &[not_yet("webhook", Form::Address, "Who is asked whether the caller may.")];
+    &[part("webhook", Form::Address, "Who is asked whether the caller may.")];
 
 /// Keys of an expression.
-pub(super) const EXPRESSION: &[Key] = &[not_yet("expr", Form::Text, "The expression, in CEL.")];
+pub(super) const EXPRESSION: &[Key] = &[part("expr", Form::Text, "The expression, in CEL.")];
 
 /// Keys of `[presentation]` and of `[presentation.<locale>]`.
 pub(super) const PRESENTATION: &[Key] = &[

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use toolfleet_tests::soak::{self, Plan};
+use toolfleet_tests::soak::{self, HarmKind, Plan};
 
 /// Hands calls in while everything is killed, paused and emptied, and accounts for each.
 #[derive(Parser)]
@@ -26,8 +26,8 @@ struct Args {
     /// How many workers
     #[arg(long, value_name = "N", default_value_t = 4)]
     workers: usize,
-    /// Which faults: all, or broker for killed brokers and paused workers alone
-    #[arg(long, value_name = "KIND", default_value = "all", value_parser = ["all", "broker"])]
+    /// Which faults: all; broker: killed brokers and paused workers; rolling: replaced in order; none
+    #[arg(long, value_name = "KIND", default_value = "all", value_parser = ["all", "broker", "rolling", "none"])]
     harm: String,
     /// Where to copy the logs of all processes at the end
     #[arg(long, value_name = "DIR")]
@@ -44,7 +44,12 @@ async fn main() -> anyhow::Result<ExitCode> {
     let worker = std::env::current_exe()?.with_file_name("test-worker");
     let fleet = soak::fleet(&worker, args.coordinators, args.workers).start().await?;
     let plan = Plan {
-        is_broker_only: args.harm == "broker",
+        harm: match args.harm.as_str() {
+            "broker" => HarmKind::Broker,
+            "rolling" => HarmKind::Rolling,
+            "none" => HarmKind::None,
+            _ => HarmKind::All,
+        },
         keep: args.keep,
         ..Plan::new(seed, args.calls, Duration::from_secs_f64(args.minutes * 60.0), 30_000)
     };

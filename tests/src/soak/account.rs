@@ -216,6 +216,9 @@ pub(crate) async fn report(
             report.broken(call, format!("{stored} results are stored"));
         }
         one.judge(told.harm.store_losses() > 0, &mut report);
+        if plan.harm.is_gentle() {
+            one.judge_gentle(&mut report);
+        }
     }
     if counts.len() > told.calls.len() {
         report.violations.push(format!("{} results of {} calls", counts.len(), told.calls.len()));
@@ -273,6 +276,22 @@ impl One<'_> {
         let cancel = result.cancel.filter(|cancel| cancel.delivered_at_ms > 0);
         if let Some(cancel) = cancel.filter(|cancel| cancel.requested_at_ms > 0) {
             report.cancel_delivery_ms.push(cancel.delivered_at_ms - cancel.requested_at_ms);
+        }
+    }
+
+    /// Where nothing was killed, a call that is shorter than a drain (5 s in tests) ends well, or cancelled
+    /// by whoever cancelled it, and runs once.
+    fn judge_gentle(&self, report: &mut Report) {
+        let Some(result) = self.result.filter(|_| self.call.ms < 4_500) else { return };
+        let is_cancelled = result.code == "cancelled" && self.call.cancel_after.is_some();
+        if result.code != "ok" && !is_cancelled {
+            report.broken(self.call, format!("it ended {} though nothing failed", result.code));
+        }
+        if self.starts() > 1 {
+            report.broken(
+                self.call,
+                format!("it started {} times though nothing failed", self.starts()),
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! The harm of a soak: a random fault about every second.
 
 use super::clients::Doors;
+use super::plan::HarmKind;
 use super::seed::Seed;
 use crate::fleet::Fleet;
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,6 +23,9 @@ const KINDS: [(&str, u64); 8] = [
 /// What strands jobs at the broker.
 const BROKER_KINDS: [(&str, u64); 2] = [("worker paused", 60), ("broker killed", 40)];
 
+/// What a rollout does.
+const ROLLING_KINDS: [(&str, u64); 2] = [("worker replaced", 70), ("coordinator replaced", 30)];
+
 /// Does harm, and keeps count of it.
 pub(crate) struct Harm {
     seed: Seed,
@@ -30,8 +34,13 @@ pub(crate) struct Harm {
 }
 
 impl Harm {
-    pub(crate) fn new(seed: Seed, is_broker_only: bool) -> Harm {
-        let kinds: &[_] = if is_broker_only { &BROKER_KINDS } else { &KINDS };
+    pub(crate) fn new(seed: Seed, kind: HarmKind) -> Harm {
+        let kinds: &[_] = match kind {
+            HarmKind::All => &KINDS,
+            HarmKind::Broker => &BROKER_KINDS,
+            HarmKind::Rolling => &ROLLING_KINDS,
+            HarmKind::None => &[],
+        };
         Harm { seed, kinds, done: BTreeMap::new() }
     }
 
@@ -53,11 +62,14 @@ impl Harm {
             }
             left -= weight;
         }
-        KINDS[0].0
+        self.kinds[0].0
     }
 
     /// One fault. Returns when what was killed is there again; what was paused wakes by itself.
     pub(crate) async fn do_one(&mut self, fleet: &mut Fleet, doors: &Doors) -> anyhow::Result<()> {
+        if self.kinds.is_empty() {
+            return Ok(());
+        }
         let kind = self.draw();
         let worker = self.pick(fleet.workers.len());
         let coordinator = self.pick(fleet.coordinators.len());
@@ -67,6 +79,15 @@ impl Harm {
                 fleet.workers[worker].kill().await?;
                 tokio::time::sleep(wait).await;
                 fleet.workers[worker].restart().await?;
+            }
+            "worker replaced" => {
+                fleet.workers[worker].terminate().await?;
+                fleet.workers[worker].restart().await?;
+            }
+            "coordinator replaced" => {
+                fleet.coordinators[coordinator].terminate().await?;
+                fleet.coordinators[coordinator].restart().await?;
+                doors.open(fleet)?;
             }
             // Up to more than two leases.
             "worker paused" => self.freeze(fleet.workers[worker].pid(), 5_000)?,

@@ -11,7 +11,7 @@ mod plan;
 mod seed;
 
 pub use account::Report;
-pub use plan::{Call, Plan};
+pub use plan::{Call, HarmKind, Plan};
 pub use seed::Seed;
 
 use crate::builder::Builder;
@@ -68,7 +68,7 @@ pub async fn run(fleet: Fleet, plan: Plan) -> anyhow::Result<Report> {
     doors.open(&fleet)?;
     let calls = Arc::new(plan.calls());
     let clients = spawn_clients(&calls, &doors, &ledgers);
-    let mut harm = Harm::new(plan.seed.branch("harm"), plan.is_broker_only);
+    let mut harm = Harm::new(plan.seed.branch("harm"), plan.harm);
     while since.elapsed() < plan.lasts && !clients.iter().all(tokio::task::JoinHandle::is_finished)
     {
         tokio::time::sleep(harm.pause()).await;

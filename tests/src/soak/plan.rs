@@ -20,10 +20,30 @@ pub struct Plan {
     pub lasts: Duration,
     /// Longest call, in milliseconds.
     pub longest_ms: u64,
-    /// Only workers are paused and the broker is killed: what strands jobs.
-    pub is_broker_only: bool,
+    /// Which faults are done.
+    pub harm: HarmKind,
     /// Where the logs of all processes are copied at the end.
     pub keep: Option<PathBuf>,
+}
+
+/// Which faults a soak does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HarmKind {
+    /// All of them.
+    All,
+    /// Workers are paused and the broker is killed: what strands jobs.
+    Broker,
+    /// Coordinators and workers are ended in order and started again, one after another: nothing may fail.
+    Rolling,
+    /// None: nothing may fail.
+    None,
+}
+
+impl HarmKind {
+    /// Whether calls that are shorter than a drain must all end well.
+    pub fn is_gentle(self) -> bool {
+        matches!(self, HarmKind::Rolling | HarmKind::None)
+    }
 }
 
 /// What a call may change.
@@ -60,7 +80,7 @@ impl Plan {
             calls,
             lasts,
             longest_ms,
-            is_broker_only: false,
+            harm: HarmKind::All,
             keep: None,
         }
     }

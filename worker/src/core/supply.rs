@@ -40,7 +40,7 @@ pub enum Mend {
 }
 
 /// Looks in a row at which jobs waited and none came.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Silence {
     looks: u32,
 }

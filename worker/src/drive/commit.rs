@@ -2,16 +2,16 @@
 
 use super::claim::Claimed;
 use super::{Delivery, Settle};
+use crate::outcome::{self, Reading};
 use crate::registry::Registered;
-use crate::runner::{Ended, RawOutput, Rest, RunOutcome};
-use crate::stop::StopReason;
+use crate::runner::{Ended, Rest, RunOutcome};
 use std::time::Duration;
 use toolfleet_io::telemetry::{self, spans};
 use toolfleet_io::{ending, fail_point};
 use toolfleet_proto::code::{self, Code};
 use toolfleet_proto::effect::Effect;
 use toolfleet_proto::end;
-use toolfleet_proto::output::{self, Produced, Rendered};
+use toolfleet_proto::output::{self, Rendered};
 use toolfleet_proto::wire::{
     AttemptRecord, CallResult, CancelRecord, MAY_HAVE_STARTED, NEVER_STARTED, Reports, StopEnd,
 };
@@ -56,7 +56,7 @@ impl Delivery {
         let claim = claimed.holder.claim.as_str();
         let is_not_started = matches!(ended.outcome, RunOutcome::NotStarted { .. });
         let (rendered, is_verdict) =
-            match self.read_outcome(tool, ended.outcome, timed_out, attempt.started_at_ms) {
+            match self.read_outcome(tool, ended.outcome, &timed_out, attempt.started_at_ms) {
                 Outcome::Offer(rendered) => (rendered, false),
                 Outcome::Verdict(rendered) => (rendered, true),
                 Outcome::HandBack => {
@@ -176,60 +176,24 @@ impl Delivery {
         &self,
         tool: &Registered,
         outcome: RunOutcome,
-        timed_out: String,
+        timed_out: &str,
         started_at_ms: i64,
     ) -> Outcome {
+        if let RunOutcome::Failed { is_transient, .. } = &outcome {
+            tracing::debug!(call = %self.name, is_transient, "the tool reported a failure");
+        }
         let bound = self.job.result_bytes_max;
-        let error = |code, text: &str| output::render_error(code, text, bound);
-        match outcome {
-            RunOutcome::Output(raw) => Outcome::Offer(self.render(tool, &raw)),
-            RunOutcome::Failed { message, is_transient } => {
-                tracing::debug!(call = %self.name, is_transient, "the tool reported a failure");
-                Outcome::Offer(error(Code::ToolError, &message))
+        let effect = Effect::from(self.job.effect());
+        match outcome::read(tool, effect, outcome, timed_out, bound) {
+            Reading::Given(rendered) => Outcome::Offer(rendered),
+            Reading::Verdict(rendered) => Outcome::Verdict(rendered),
+            Reading::Nothing => Outcome::Nothing,
+            Reading::Cut if end::needs_start_record(&self.job) => {
+                let text = end::outcome_unknown(&self.job.tool, started_at_ms);
+                Outcome::Verdict(output::render_error(Code::OutcomeUnknown, &text, bound))
             }
-            RunOutcome::NotStarted { message } => Outcome::Offer(error(Code::ToolError, &message)),
-            RunOutcome::InputRefused { message } => {
-                Outcome::Offer(error(Code::InvalidInput, &format!("invalid input: {message}")))
-            }
-            RunOutcome::TimedOut | RunOutcome::Stopped(StopReason::TimedOut) => {
-                let text = self.warn_of_effect(timed_out);
-                Outcome::Verdict(error(Code::TimedOut, &text))
-            }
-            RunOutcome::Stopped(StopReason::Cancelled(reason)) => {
-                Outcome::Verdict(error(Code::Cancelled, &self.warn_of_effect(reason)))
-            }
-            RunOutcome::Stopped(StopReason::LeaseLost) => Outcome::Nothing,
-            RunOutcome::Stopped(StopReason::DrainOver) => {
-                if end::needs_start_record(&self.job) {
-                    let text = end::outcome_unknown(&self.job.tool, started_at_ms);
-                    Outcome::Verdict(error(Code::OutcomeUnknown, &text))
-                } else {
-                    Outcome::HandBack
-                }
-            }
+            Reading::Cut => Outcome::HandBack,
         }
-    }
-
-    /// Adds the warning to the text of a write that had started (CONTRACT 5.2).
-    fn warn_of_effect(&self, text: String) -> String {
-        match Effect::from(self.job.effect()) {
-            Effect::Write => end::may_have_taken_effect(&text),
-            Effect::Read | Effect::Idempotent => text,
-        }
-    }
-
-    fn render(&self, tool: &Registered, raw: &RawOutput) -> Rendered {
-        let produced = match raw {
-            RawOutput::Text(text) => Produced::Text(text),
-            RawOutput::Json(text) => Produced::Json(text),
-            RawOutput::Captured { bytes, whole_bytes, invalid_utf8_at } => Produced::Captured {
-                bytes,
-                whole_bytes: *whole_bytes,
-                invalid_utf8_at: *invalid_utf8_at,
-            },
-        };
-        let schema = tool.output_schema.as_deref();
-        output::render(produced, tool.descriptor.result, schema, self.job.result_bytes_max)
     }
 
     /// Counts a result of ours. A tool that this worker does not have is not named: whoever published

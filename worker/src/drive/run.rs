@@ -10,6 +10,7 @@ use crate::core::attempt;
 use crate::registry::Registered;
 use crate::reports::Reports;
 use crate::runner::{Ended, LastWords, RunOutcome};
+use crate::secrets;
 use crate::spend::Spend;
 use crate::stop::{Stop, StopReason};
 use prost::Message as _;
@@ -20,20 +21,15 @@ use tokio_util::sync::CancellationToken;
 use toolfleet_io::broker::{Once, Outgoing};
 use toolfleet_io::fail_point;
 use toolfleet_io::telemetry::{self, spans};
-use toolfleet_proto::descriptor::ResultForm;
 use toolfleet_proto::end;
 use toolfleet_proto::topology::Prefix;
 use toolfleet_proto::wire::{AttemptRecord, SCHEMA, SpendRecord};
 use tracing::Span;
 
-/// Output kept in memory where it must be read as a whole.
-const CAPTURE_WHOLE_BYTES: usize = 4 * 1024 * 1024;
 /// Pause between two notes of what a tool said last.
 const WORDS_PAUSE: Duration = Duration::from_secs(1);
 /// What a program is started for: nothing is prepared or verified yet.
 const PHASE: &str = "execute";
-/// Output kept beyond the bound where it is cut anyway.
-const CAPTURE_SLACK_BYTES: usize = 4 * 1024;
 
 impl Delivery {
     /// Takes the start record where one is needed, runs the tool, commits. `None`: wait one lease
@@ -94,7 +90,7 @@ impl Delivery {
         reports: &Reports,
         span: &Span,
     ) -> (Ended, u32) {
-        let secrets = match self.secrets(tool) {
+        let secrets = match secrets::look_up(self.edge.secrets_dir.as_deref(), &tool.secrets) {
             Ok(secrets) => secrets,
             Err(message) => {
                 return (Ended::unstarted(RunOutcome::NotStarted { message }), 0);
@@ -144,29 +140,6 @@ impl Delivery {
             tracing::warn!(call = %self.name, "spend records were not all stored before the result");
         }
         ended
-    }
-
-    pub(super) fn capture_bytes_max(&self, tool: &Registered) -> usize {
-        let bound = usize::try_from(self.job.result_bytes_max).unwrap_or(CAPTURE_WHOLE_BYTES);
-        match tool.descriptor.result {
-            ResultForm::Text => bound + CAPTURE_SLACK_BYTES,
-            ResultForm::Json | ResultForm::Envelope => CAPTURE_WHOLE_BYTES.max(bound),
-        }
-    }
-
-    /// Secrets that the tool names: a file of the secrets folder, else the worker's environment.
-    fn secrets(&self, tool: &Registered) -> Result<Vec<(String, String)>, String> {
-        let read = |name: &String| {
-            let file = self.edge.secrets_dir.as_ref().map(|dir| dir.join(name));
-            let value = file
-                .and_then(|path| std::fs::read_to_string(path).ok())
-                .map(|text| text.trim_end_matches('\n').to_owned())
-                .or_else(|| std::env::var(name).ok());
-            value
-                .map(|value| (name.clone(), value))
-                .ok_or_else(|| format!("the secret {name} is not on this worker"))
-        };
-        tool.secrets.iter().map(read).collect()
     }
 
     /// What one try may know of its call: `left_ms` of the attempt's `timeout_ms` are left for it.

@@ -3,6 +3,7 @@
 use super::Delivery;
 use super::claim::Claimed;
 use crate::core::tries::{self, FailedTry, Plan};
+use crate::outcome;
 use crate::registry::{Registered, Run};
 use crate::reports::Reports;
 use crate::runner::{Ended, Invocation, LastWords, RawOutput, RunOutcome, native};
@@ -99,7 +100,10 @@ impl Tries<'_> {
             arguments: delivery.job.arguments.clone(),
             timeout: Duration::from_millis(left_ms),
             kill_grace: Duration::from_millis(delivery.edge.limits.kill_grace_ms),
-            capture_bytes_max: delivery.capture_bytes_max(self.tool),
+            capture_bytes_max: outcome::capture_bytes_max(
+                self.tool.descriptor.result,
+                delivery.job.result_bytes_max,
+            ),
             stop: delivery.stop.clone(),
             expiry: delivery.edge.keeper.expiry(&self.claimed.holder.claim),
             secrets: self.secrets.clone(),

@@ -49,12 +49,14 @@ pub struct Ended {
     pub duration: Duration,
     /// How a tool that was stopped came to rest.
     pub rest: Rest,
+    /// What was seen of a program beside its output; `None` of a native tool and of what never ran.
+    pub process: Option<ProcessEnd>,
 }
 
 impl Ended {
     /// Of a tool that was never started.
     pub fn unstarted(outcome: RunOutcome) -> Ended {
-        Ended { outcome, duration: Duration::ZERO, rest: Rest::Returned }
+        Ended { outcome, duration: Duration::ZERO, rest: Rest::Returned, process: None }
     }
 }
 
@@ -68,6 +70,15 @@ pub enum Rest {
     Killed,
     /// It keeps its thread.
     Abandoned,
+}
+
+/// What was seen of a program beside its output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessEnd {
+    /// `code 3`, `signal 9 (SIGKILL)`; empty where it was stopped.
+    pub how: String,
+    /// The end of standard error, at most 8 KB.
+    pub stderr: String,
 }
 
 /// What came of a run.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolfleet_proto::json::Json;
 use tracing::Span;
 
 /// How long a thread may take to notice that its tool was given up: one that awaits notices at once.
@@ -74,7 +75,7 @@ impl<T: Tool> Native for T {
         context: Context,
     ) -> Pin<Box<dyn Future<Output = RunOutcome> + Send + 'a>> {
         Box::pin(async move {
-            let input: T::Input = match serde_json::from_slice(arguments) {
+            let input: T::Input = match read_input(arguments) {
                 Ok(input) => input,
                 Err(error) => return RunOutcome::InputRefused { message: error.to_string() },
             };
@@ -86,6 +87,16 @@ impl<T: Tool> Native for T {
             }
         })
     }
+}
+
+/// Reads the arguments as they are; where the type refuses them, with whole numbers written plainly. To
+/// a schema `5.0` is an integer, to a decoder it is not.
+fn read_input<T: serde::de::DeserializeOwned>(arguments: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(arguments).or_else(|error| {
+        let text = std::str::from_utf8(arguments).unwrap_or_default();
+        let Ok(json) = Json::parse(text) else { return Err(error) };
+        serde_json::from_str(&json.with_whole_numbers().to_text()).map_err(|_| error)
+    })
 }
 
 fn read_output(output: &impl serde::Serialize) -> RunOutcome {
@@ -121,7 +132,7 @@ pub async fn run(
     attend_or_leave(invocation, name, threads, given_up, move || {
         let _entered = span.enter();
         // Dropped at its next await, once it was given up.
-        runtime.block_on(letting_go.run_until_cancelled(body(&tool, &arguments, context)))
+        runtime.block_on(letting_go.run_until_cancelled(body(&tool, &arguments, context))).flatten()
     })
     .await
 }
@@ -139,11 +150,11 @@ async fn attend_or_leave(
     let mut thread = threads.runtime().spawn_blocking(on_thread);
     let returned = async {
         match (&mut thread).await {
-            Ok(outcome) => outcome.unwrap_or(RunOutcome::TimedOut),
-            Err(error) => RunOutcome::Failed {
+            Ok(outcome) => outcome,
+            Err(error) => Some(RunOutcome::Failed {
                 message: format!("the tool's thread ended: {error}"),
                 is_transient: false,
-            },
+            }),
         }
     };
     let (mut ended, has_returned) = attend(returned, invocation).await;
@@ -171,15 +182,21 @@ fn context(invocation: &Invocation, spend: Spend) -> Context {
     }
 }
 
-/// The tool itself. A panic is a failure of the call and of nothing else.
-async fn body(tool: &Arc<dyn Native>, arguments: &[u8], context: Context) -> RunOutcome {
+/// The tool itself. A panic is a failure of the call and of nothing else. `None` where it returned only
+/// after it was told to stop: what it gives then does not count.
+async fn body(tool: &Arc<dyn Native>, arguments: &[u8], context: Context) -> Option<RunOutcome> {
+    let stop = context.stop.clone();
     let outcome = AssertUnwindSafe(tool.run(arguments, context)).catch_unwind().await;
-    outcome.unwrap_or_else(|panic| panicked(panic.as_ref()))
+    let outcome = outcome.unwrap_or_else(|panic| panicked(panic.as_ref()));
+    (!stop.is_fired()).then_some(outcome)
 }
 
 /// Attends to a running tool under its clocks: after a stop or the timeout it has the kill grace to
 /// return. Says also whether it has returned.
-async fn attend(body: impl Future<Output = RunOutcome>, invocation: &Invocation) -> (Ended, bool) {
+async fn attend(
+    body: impl Future<Output = Option<RunOutcome>>,
+    invocation: &Invocation,
+) -> (Ended, bool) {
     let started = Instant::now();
     let stop = &invocation.stop;
     let mut body = std::pin::pin!(body);
@@ -190,14 +207,17 @@ async fn attend(body: impl Future<Output = RunOutcome>, invocation: &Invocation)
         () = tokio::time::sleep(invocation.timeout) => { stop.fire(StopReason::TimedOut); None }
     };
     let (outcome, has_returned) = match outcome {
-        Some(outcome) => (outcome, true),
+        Some(outcome) => (outcome.unwrap_or_else(|| stopped(stop.reason())), true),
         None => {
             // It may still tidy up; what it returns now does not count.
             let tidied = tokio::time::timeout(invocation.kill_grace, &mut body).await;
             (stopped(stop.reason()), tidied.is_ok())
         }
     };
-    (Ended { outcome, duration: started.elapsed(), rest: Rest::Returned }, has_returned)
+    (
+        Ended { outcome, duration: started.elapsed(), rest: Rest::Returned, process: None },
+        has_returned,
+    )
 }
 
 fn stopped(reason: Option<StopReason>) -> RunOutcome {
@@ -305,6 +325,24 @@ mod tests {
         assert!(matches!(run(r#"{"mode": "hang"}"#).await, RunOutcome::TimedOut));
     }
 
+    #[test]
+    fn a_whole_number_fits_an_integer_however_it_is_written() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Counted {
+            n: i64,
+            rest: serde_json::Value,
+        }
+        for (written, n) in [("5", 5), ("5.0", 5), ("5e0", 5), ("1e3", 1_000), ("-0.0", 0)] {
+            let text = format!("{{\"n\": {written}, \"rest\": null}}");
+            let read: Counted = read_input(text.as_bytes()).unwrap();
+            assert_eq!((read.n, read.rest), (n, serde_json::Value::Null), "{written}");
+        }
+        for refused in ["5.5", "\"5\"", "1e300"] {
+            let text = format!("{{\"n\": {refused}, \"rest\": null}}");
+            assert!(read_input::<Counted>(text.as_bytes()).is_err(), "{refused}");
+        }
+    }
+
     #[tokio::test]
     async fn what_it_reports_is_kept_with_the_attempt() {
         let invocation = invocation(r#"{"mode": "report"}"#);
@@ -322,6 +360,26 @@ mod tests {
         assert!(
             matches!(outcome, RunOutcome::Stopped(StopReason::Cancelled(reason)) if reason == "no longer needed")
         );
+    }
+
+    #[tokio::test]
+    async fn what_it_gives_because_it_was_told_to_stop_does_not_count() {
+        let tool: Arc<dyn Native> = Arc::new(Odd);
+        let threads = Threads::new(tokio::runtime::Handle::current());
+        for is_here in [false, true] {
+            let mut invocation = invocation(r#"{"mode": "wait"}"#);
+            (invocation.timeout, invocation.kill_grace) = (Duration::MAX, Duration::MAX);
+            let stop = invocation.stop.clone();
+            tokio::spawn(async move { stop.fire(StopReason::DrainOver) });
+            let (spend, _queue) = Spend::new(SpendRecord::default());
+            let ended = if is_here {
+                run_here(&tool, &invocation, spend).await
+            } else {
+                run(&tool, &invocation, spend, &threads).await
+            };
+            assert!(matches!(ended.outcome, RunOutcome::Stopped(StopReason::DrainOver)));
+            assert_eq!(ended.rest, Rest::Returned);
+        }
     }
 
     #[tokio::test]

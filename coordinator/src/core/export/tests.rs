@@ -1,3 +1,5 @@
+mod any_schema;
+
 use super::*;
 use crate::core::golden;
 use serde::Deserialize;
@@ -278,5 +280,40 @@ fn a_list_is_sorted_selected_by_tag_and_its_hash_names_its_state() {
         assert_eq!(list(&offers()).0.to_string(), list(&offers()).0.to_string());
         assert_ne!(list(&offers()).1, list(&fewer).1);
         assert_eq!(list(&BTreeMap::new()).0["tools"], json!([]));
+    }
+}
+
+#[test]
+fn a_schema_that_strictness_would_change_goes_out_as_it_is() {
+    let schemas = [
+        json!({"type": "object", "properties": {"labels": {"type": "object", "additionalProperties": {"type": "number"}}}, "required": ["labels"]}),
+        json!({"type": "object", "properties": {"any": {"type": "object", "additionalProperties": true}}, "required": ["any"]}),
+        json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {}}),
+        json!({"properties": {"a": {"type": "string"}}}),
+        json!({"type": "object", "properties": {"opt": {"type": ["object", "null"], "properties": {"a": {"type": "string"}}}}}),
+        json!({"type": "object", "properties": {"must": {"type": "string"}, "may": {"type": "string"}}, "required": ["must"]}),
+    ];
+    for schema in schemas {
+        let sample = Sample {
+            name: "t".into(),
+            description: "d".into(),
+            effect: Effect::Read,
+            tags: Vec::new(),
+            input: schema.clone(),
+            output: None,
+            takes: Vec::new(),
+            refuses: Vec::new(),
+        };
+        let offers = BTreeMap::from([("t".to_owned(), sample.offer())]);
+        for format in [Format::OpenAiChat, Format::OpenAiResponses, Format::Anthropic] {
+            let (list, _) = list(&Wish { is_strict: true, ..wish(format) }, &offers);
+            let tool = &tools(&list)[0];
+            assert_eq!(tool["strict"], false, "{schema}");
+            let mut shown = self::schema(tool).unwrap().clone();
+            if schema.get("type").is_none() {
+                shown.as_object_mut().unwrap().shift_remove("type");
+            }
+            assert_eq!(shown, schema);
+        }
     }
 }

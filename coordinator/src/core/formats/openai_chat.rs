@@ -18,6 +18,8 @@ struct Body {
     role: Option<Box<RawValue>>,
     content: Option<Box<RawValue>>,
     finish_reason: Option<Box<RawValue>>,
+    // What `tool_calls` were before there could be several.
+    function_call: Option<Box<RawValue>>,
 }
 
 /// What tells a message of this format.
@@ -111,6 +113,11 @@ pub fn read(message: &str) -> Result<Vec<ModelCall>, Refused> {
         return Err(unreadable(&format!("its role is {}, not assistant", role.get())));
     }
     let calls = body.tool_calls.as_deref().unwrap_or_default();
+    if body.function_call.is_some() && calls.is_empty() {
+        return Err(unreadable(
+            "function_call is the form before tool_calls: offer tools, not functions",
+        ));
+    }
     if let Some(choices) = body.choices.filter(|_| calls.is_empty()) {
         let mut calling = choices
             .into_iter()
@@ -239,6 +246,9 @@ mod tests {
             code(r#"{"role":"assistant","content":[{"type":"tool_use"}]}"#, Some("openai-chat")),
             "format_unrecognised"
         );
+        let old =
+            r#"{"role":"assistant","content":null,"function_call":{"name":"t","arguments":"{}"}}"#;
+        assert_eq!(code(old, None), "message_unreadable");
         let candidate = r#"{"content":{"parts":[]},"finish_reason":"STOP"}"#;
         assert_eq!(code(candidate, Some("openai-chat")), "format_unrecognised");
         assert_eq!(code(r#"{"tool_calls":[]}"#, Some("mcp")), "format_unsupported");

@@ -14,7 +14,7 @@ mod side;
 #[cfg(test)]
 mod tests;
 
-use super::{Ended, Invocation, RawOutput, Rest, RunOutcome};
+use super::{Ended, Invocation, ProcessEnd, RawOutput, Rest, RunOutcome};
 use crate::spend::Spend;
 use crate::stop::StopReason;
 use capture::Streams;
@@ -151,19 +151,27 @@ impl Exec {
         let (cause, status, rest) = attend(group, &mut streams, invocation).await;
         side::finish(listening).await;
         let report = guarded.as_mut().and_then(|(_, shared)| shared.report());
-        let outcome = match (cause, report) {
+        let (cause, status) = match (cause, report) {
             (Cause::Itself, Some(Report::NotStarted(errno))) => {
                 let error = io::Error::from_raw_os_error(errno);
                 return not_started(group::start_failure(program, &error));
             }
-            (Cause::Itself, Some(Report::LeaseOver)) => stopped(StopReason::LeaseLost),
-            (Cause::Itself, Some(Report::Ended(status))) => {
-                judge(Cause::Itself, Ok(ExitStatus::from_raw(status)), streams, &self.limits)
+            (Cause::Itself, Some(Report::LeaseOver)) => {
+                (Cause::Stopped(StopReason::LeaseLost), status)
+            }
+            (Cause::Itself, Some(Report::Ended(raw))) => {
+                (Cause::Itself, Ok(ExitStatus::from_raw(raw)))
             }
             // Without a guard, or with one that was ended itself.
-            (cause, _) => judge(cause, status, streams, &self.limits),
+            (cause, _) => (cause, status),
         };
-        Ended { outcome, duration: started.elapsed(), rest }
+        let how = match (&cause, &status) {
+            (Cause::Itself, Ok(status)) => describe(*status),
+            _ => String::new(),
+        };
+        let process = Some(ProcessEnd { how, stderr: streams.stderr.text() });
+        let outcome = judge(cause, status, streams, &self.limits);
+        Ended { outcome, duration: started.elapsed(), rest, process }
     }
 
     /// What this attempt shares with its guard, and the guard's path.
@@ -257,16 +265,27 @@ fn judge(
             RunOutcome::Output(RawOutput::Captured { bytes, whole_bytes, invalid_utf8_at })
         }
         (Some(code), _) => RunOutcome::Failed {
-            message: with_stderr(format!("exited with code {code}"), &streams),
+            message: with_stderr(format!("exited with {}", describe(status)), &streams),
             is_transient: code == EX_TEMPFAIL,
         },
         (None, Some(signal)) => {
-            let name = group::signal_name(signal).map(|name| format!(" ({name})"));
             let limit = over::told_by(signal, limits).map(|limit| format!(", {limit}"));
-            let (name, limit) = (name.unwrap_or_default(), limit.unwrap_or_default());
-            failed(format!("killed by signal {signal}{name}{limit}"), &streams)
+            let how = format!("killed by {}{}", describe(status), limit.unwrap_or_default());
+            failed(how, &streams)
         }
         (None, None) => failed(format!("ended in an unknown way: {status}"), &streams),
+    }
+}
+
+/// `code 3`, `signal 9 (SIGKILL)`.
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("code {code}"),
+        (None, Some(signal)) => match group::signal_name(signal) {
+            Some(name) => format!("signal {signal} ({name})"),
+            None => format!("signal {signal}"),
+        },
+        (None, None) => status.to_string(),
     }
 }
 
