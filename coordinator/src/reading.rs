@@ -4,6 +4,7 @@ use crate::cancel::call_name;
 use crate::core::answer::Ended;
 use crate::core::execution::TurnRecord;
 use crate::core::formats::Format;
+use crate::core::reports;
 use crate::service::Coordinator;
 use crate::turn::{self, Forms};
 use serde_json::{Value, json};
@@ -127,9 +128,16 @@ pub(crate) fn open_call(name: &CallName, tool: &str, state: &str, worker: Option
     })
 }
 
-/// Marks an answer to a direct call as done.
+/// Marks an answer to a direct call as done, and adds what its tool reported.
 pub(crate) fn done_answer(ended: &Ended, execution: &str) -> String {
     let mut answer = ended.direct_answer(execution);
     answer.insert_str(1, "\"state\":\"done\",");
+    if let Some(kept) = &ended.reports {
+        // Before the brace that closes it.
+        answer.pop();
+        answer.push_str(",\"reports\":");
+        answer.push_str(&reports::text(kept));
+        answer.push('}');
+    }
     answer
 }

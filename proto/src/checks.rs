@@ -7,6 +7,7 @@ mod warnings;
 pub use naming::{Naming, proposed};
 pub use warnings::warnings;
 
+use crate::declared::TRIES_MAX;
 use crate::descriptor::{Descriptor, is_tool_name};
 use crate::effect::Effect;
 use crate::limit::RESULT_BYTES_CAP;
@@ -61,6 +62,7 @@ pub fn of(descriptor: &Descriptor, naming: Option<Naming>) -> Vec<Finding> {
     found.extend(attempts(u64::from(descriptor.max_attempts)));
     found.extend(result_bytes(descriptor.result_bytes_max));
     found.extend(rerun(descriptor.effect, descriptor.rerun));
+    found.extend(retry(descriptor));
     found.extend(input(&descriptor.input_schema));
     found.extend(descriptor.output_schema.as_ref().and_then(|schema| compiled("output", schema)));
     found.extend(descriptor.presentation.iter().flat_map(manifest::check_presentation));
@@ -178,6 +180,25 @@ pub fn rerun(effect: Effect, rerun: bool) -> Option<Finding> {
     })
 }
 
+/// Tries from 1 to [`TRIES_MAX`], with a wait of at least 1 ms between them, and never for a write.
+pub fn retry(descriptor: &Descriptor) -> Option<Finding> {
+    let retry = descriptor.declared.retry.as_ref()?;
+    let is_write = descriptor.effect == Effect::Write && descriptor.declared.effect_expr.is_none();
+    let (message, mend) = if is_write {
+        let message = "`retry` is for `read` and `idempotent` tools: a write runs once";
+        (message.to_owned(), "remove it, or declare the tool's `effect`".to_owned())
+    } else if !(1..=TRIES_MAX).contains(&retry.tries) {
+        let message = format!("`tries` is {}", retry.tries);
+        (message, format!("write a whole number from 1 to {TRIES_MAX}"))
+    } else if retry.wait_max_ms.is_some_and(|ms| !(1..=DURATION_MS_MAX).contains(&ms)) {
+        let message = "`wait_max` is shorter than 1 ms, or longer than 365 days";
+        (message.to_owned(), "use a span from 1 ms to 365 days".to_owned())
+    } else {
+        return None;
+    };
+    Some(Finding::new("tool.retry-invalid", message, mend))
+}
+
 /// An input's schema lets an object pass, and compiles.
 pub fn input(schema: &Value) -> Vec<Finding> {
     let not_object = (!may_be_object(schema)).then(not_an_object);
@@ -211,7 +232,7 @@ pub fn may_be_object(schema: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::declared::Declared;
+    use crate::declared::{Declared, Retry};
     use crate::descriptor::{ResultForm, Runner};
     use serde_json::json;
 
@@ -279,6 +300,25 @@ mod tests {
             codes(&Descriptor { total_timeout_ms: 29_999, ..sound() }),
             ["tool.total-timeout-invalid"]
         );
+    }
+
+    #[test]
+    fn tries_are_bounded_and_not_for_writes() {
+        let of = |effect, tries, wait_max_ms| {
+            let retry = Some(Retry { tries, wait_max_ms });
+            let declared = Declared { retry, ..Declared::default() };
+            codes(&Descriptor { effect, declared, ..sound() })
+        };
+        assert!(of(Effect::Read, 1, None).is_empty());
+        assert!(of(Effect::Idempotent, TRIES_MAX, Some(1)).is_empty());
+        for (effect, tries, wait_max_ms) in [
+            (Effect::Write, 2, None),
+            (Effect::Read, 0, None),
+            (Effect::Read, TRIES_MAX + 1, None),
+            (Effect::Read, 2, Some(0)),
+        ] {
+            assert_eq!(of(effect, tries, wait_max_ms), ["tool.retry-invalid"], "{tries}");
+        }
     }
 
     #[test]

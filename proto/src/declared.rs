@@ -12,6 +12,8 @@ pub const EXPRESSION_BYTES_MAX: usize = 4 * 1_024;
 pub const TRIES_DEFAULT: u32 = 3;
 /// Most tries in one attempt.
 pub const TRIES_MAX: u32 = 10;
+/// The longest wait between two tries, where `retry` does not bound it.
+pub const RETRY_WAIT_MAX_DEFAULT_MS: u64 = 5_000;
 /// Most processes and open files that `[limits]` may name.
 pub const LIMIT_COUNT_MAX: u64 = 1_000_000;
 

@@ -4,7 +4,7 @@ use crate::{
     bound::{Bounded, bound, bound_kept, grouped},
     code::Code,
     descriptor::ResultForm,
-    json::Json,
+    json::{Json, ParseFault},
     schema::Schema,
 };
 
@@ -13,6 +13,9 @@ pub const ERROR_PREFIX: &str = "Tool error: ";
 
 /// White space and the byte order mark, which may stand around a JSON value.
 const AROUND_JSON: [char; 5] = [' ', '\t', '\r', '\n', '\u{feff}'];
+
+/// Of an output that is no JSON, so much of its start is told.
+const START_BYTES_MAX: usize = 64;
 
 /// What a run of a tool gave back.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +97,15 @@ pub fn render(
     }
 }
 
+/// Whether an output is an envelope that says of its failure that trying again may help:
+/// `{"isError": true, "transient": true, …}`.
+pub fn is_transient_failure(bytes: &[u8]) -> bool {
+    let is_true = |envelope: &Json, key| matches!(envelope.get(key), Some(Json::Bool(true)));
+    let envelope = std::str::from_utf8(bytes).ok().and_then(|text| parse(text).ok());
+    envelope
+        .is_some_and(|envelope| is_true(&envelope, "isError") && is_true(&envelope, "transient"))
+}
+
 /// An error as a result, its message within the bound.
 pub fn render_error(code: Code, message: &str, bytes_max: u64) -> Rendered {
     rendered(Some(code), bound(message, bytes_max), None, ResultForm::Text)
@@ -144,7 +156,15 @@ fn read_json(text: &str, schema: Option<&Schema>) -> Read {
 }
 
 fn parse(text: &str) -> Result<Json, (Code, String)> {
-    Json::parse(text.trim_matches(AROUND_JSON)).map_err(|error| invalid_output(&error.to_string()))
+    let text = text.trim_matches(AROUND_JSON);
+    Json::parse(text).map_err(|error| match error.fault {
+        // Mostly something that was printed around the value: its start tells what.
+        ParseFault::Syntax if !text.is_empty() => {
+            let start = text.get(..text.floor_char_boundary(START_BYTES_MAX)).unwrap_or_default();
+            invalid_output(&format!("{error}; it begins with {start:?}"))
+        }
+        _ => invalid_output(&error.to_string()),
+    })
 }
 
 fn check(value: &Json, schema: Option<&Schema>) -> Result<(), (Code, String)> {

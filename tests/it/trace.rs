@@ -77,9 +77,11 @@ async fn a_call_is_one_tree_down_to_its_process() {
     assert_eq!(process.attributes.get("toolfleet.attempt").map(String::as_str), Some("1"));
     assert!(own.iter().all(|span| !span.status_error));
 
-    // What the tool saw: the same trace, and the attempt's span as its parent.
+    // What the tool saw: the same trace, and as its parent the span of its try, which is the attempt's.
+    let tried = one(&own, "try");
+    assert_eq!(tried.parent_span_id, process.span_id);
     let seen: Vec<&str> = body["text"].as_str().unwrap().split('-').collect();
-    assert_eq!(seen[..3], ["00", trace_id.as_str(), process.span_id.as_str()]);
+    assert_eq!(seen[..3], ["00", trace_id.as_str(), tried.span_id.as_str()]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

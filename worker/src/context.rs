@@ -1,5 +1,6 @@
 //! What a tool sees of its call (CONTRACT 5.1).
 
+use crate::reports::Reports;
 use crate::spend::Spend;
 use crate::stop::Stop;
 use serde::Serialize;
@@ -22,6 +23,8 @@ pub struct CallContext {
     pub owner_id: String,
     /// Who asked.
     pub actor: String,
+    /// What they are.
+    pub roles: Vec<String>,
     /// Name of the agent; empty where there is none.
     pub agent: String,
     /// `main`, or the agent's name: the first part of the call's name.
@@ -42,6 +45,8 @@ pub struct CallContext {
     pub deadline: String,
     /// Time this attempt may take.
     pub timeout_ms: u64,
+    /// What the program is started for: `execute`.
+    pub phase: String,
     /// Whether nothing may be changed.
     pub dry_run: bool,
     /// The instant that the execution reasons from, RFC 3339; empty where it has none.
@@ -60,6 +65,7 @@ pub struct Context {
     pub(crate) call: std::sync::Arc<CallContext>,
     pub(crate) stop: Stop,
     pub(crate) spend: Spend,
+    pub(crate) reports: Reports,
 }
 
 impl Context {
@@ -74,8 +80,51 @@ impl Context {
         &self.stop
     }
 
+    /// Reports how the call goes on: progress, partial output, components, artifacts, values, log lines.
+    pub fn reports(&self) -> &Reports {
+        &self.reports
+    }
+
     /// Records what the call spends, as often as there is something to record.
     pub fn spend(&self) -> &Spend {
         &self.spend
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs read this file: a name that changed would break them.
+    #[test]
+    fn the_context_file_names_everything() {
+        let value = serde_json::to_value(CallContext::default()).unwrap();
+        let names: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        let expected = [
+            "toolName",
+            "tenant",
+            "executionId",
+            "threadId",
+            "ownerId",
+            "actor",
+            "roles",
+            "agent",
+            "node",
+            "turn",
+            "callId",
+            "requestId",
+            "idempotencyKey",
+            "attempt",
+            "fence",
+            "deadline",
+            "timeoutMs",
+            "phase",
+            "dryRun",
+            "asOf",
+            "traceparent",
+            "tracestate",
+            "baggage",
+        ];
+        assert_eq!(names, expected);
     }
 }

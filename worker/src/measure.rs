@@ -34,6 +34,7 @@ pub struct Measures {
     queue_wait: Histogram<f64>,
     cancel_delivery: Histogram<f64>,
     run: Histogram<f64>,
+    tried_again: Counter<u64>,
     result: Histogram<u64>,
     truncated: Counter<u64>,
     spend: Counter<f64>,
@@ -92,6 +93,10 @@ impl Measures {
                 "from the request to cancel a call to its running tool's signal",
             ),
             run: seconds("toolfleet_job_run", "from the tool's start to its end"),
+            tried_again: counter(
+                "toolfleet_job_retries",
+                "further tries of a tool inside an attempt, after a passing failure",
+            ),
             result: bytes_histogram(&meter, "toolfleet_result", "size of results before the bound"),
             truncated: counter("toolfleet_results_truncated", "results that were cut"),
             spend: meter
@@ -227,6 +232,11 @@ impl Measures {
         }
     }
 
+    /// A tool that failed for a passing cause is tried again. `tool` is one that this worker has.
+    pub fn tried_again(&self, tool: &str) {
+        self.tried_again.add(1, &self.tool(tool));
+    }
+
     /// A spend record is stored. `tool` is one that this worker has.
     pub fn spent(&self, tool: &str, currency: &str, amount_nano: i64) {
         let is_code = currency.len() == 3 && currency.bytes().all(|b| b.is_ascii_uppercase());
@@ -263,6 +273,7 @@ mod tests {
         measures.drained(Duration::from_secs(4));
         measures.started(Duration::from_millis(300));
         measures.finished("search", "timed_out", Some(Duration::from_secs(1)), 2_000, true);
+        measures.tried_again("search");
         measures.spent("search", "USD", 2_500_000);
         measures.spent("search", "USD", 1_000_000_000);
         measures.spent("search", "pounds, shillings", 1);
@@ -290,6 +301,7 @@ mod tests {
             "toolfleet_drain_forced_total{pool=\"gpu\"} 2",
             "toolfleet_job_queue_wait_seconds_count{pool=\"gpu\"} 1",
             "toolfleet_job_run_seconds_sum{pool=\"gpu\",tool=\"search\"} 1",
+            "toolfleet_job_retries_total{pool=\"gpu\",tool=\"search\"} 1",
             "toolfleet_result_bytes_sum{pool=\"gpu\"} 2000",
             "toolfleet_results_truncated_total{pool=\"gpu\",tool=\"search\"} 1",
             "toolfleet_spend_total{currency=\"USD\",pool=\"gpu\",tool=\"search\"} 1.0025",

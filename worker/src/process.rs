@@ -2,7 +2,9 @@
 //! of their own call [`main`] from theirs.
 
 use crate::bench_echo::BenchEcho;
+use crate::memory;
 use crate::registry::{self, Builder, Registry};
+use crate::runner::exec::Exec;
 use crate::runner::native::Native;
 use crate::service::{Error, Service, worker_name};
 use crate::testing::command::{self, TestArgs};
@@ -151,6 +153,14 @@ pub fn main(tools: Tools) -> ExitCode {
             tracing::warn!(tool = tool.descriptor.name, code, mend, "{}", warning.message);
         }
     }
+    let slots = match checked.config.worker.slots {
+        0 => registry.slots(),
+        slots => slots,
+    };
+    memory::warn(&registry, slots);
+    let root = scratch_root(&checked);
+    // Beside the start: it may be much.
+    std::thread::spawn(move || Exec::remove_leftovers(&root));
     let ended = run(checked, registry, args.ready_file, watched, worker);
     telemetry.flush_and_stop(FLUSH);
     match ended {
@@ -167,7 +177,7 @@ pub(crate) fn complain(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
 
 /// Every tool, or every fault of every tool.
 fn gather(tools: &Tools, checked: &Checked) -> Result<Arc<Registry>, Vec<Fault>> {
-    let scratch = checked.config.worker.scratch_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let scratch = scratch_root(checked);
     let mut builder = Builder::by(checked.rules.clone());
     builder.own(Arc::new(BenchEcho));
     tools.native.iter().for_each(|tool| builder.native(Arc::clone(tool)));
@@ -175,6 +185,11 @@ fn gather(tools: &Tools, checked: &Checked) -> Result<Arc<Registry>, Vec<Fault>>
         builder.folder(dir, &scratch, &guard_path());
     }
     builder.build().map(Arc::new)
+}
+
+/// Where programs get their folders.
+fn scratch_root(checked: &Checked) -> PathBuf {
+    checked.config.worker.scratch_dir.clone().unwrap_or_else(std::env::temp_dir)
 }
 
 /// Prints the tools, those written in Rust first.

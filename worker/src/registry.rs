@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use toolfleet_io::tools_folder::{self, Found, FoundTool};
 use toolfleet_proto::checks::{self, Finding, Naming};
-use toolfleet_proto::declared::Declared;
+use toolfleet_proto::declared::{Declared, Retry, TRIES_DEFAULT};
 use toolfleet_proto::describe::Described;
 use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner};
 use toolfleet_proto::layers::{Origin, Origins, Own, Rules};
@@ -179,7 +179,8 @@ impl Builder {
     fn manifest(&mut self, found: FoundTool, scratch_root: &Path, guard: &Path) {
         let FoundTool { manifest, folder, file } = found;
         let command = tools_folder::resolve_command(&folder, &manifest.command);
-        let exec = Exec::new(command, scratch_root.into()).under(guard.into());
+        let limits = manifest.descriptor.declared.limits.clone().unwrap_or_default();
+        let exec = Exec::new(command, scratch_root.into()).under(guard.into()).within(limits);
         self.add(&file, manifest.descriptor, Run::Exec(exec), manifest.secrets);
     }
 
@@ -242,6 +243,8 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> (Descriptor, Origins) {
         queue_timeout,
         total_timeout,
         max_attempts,
+        tries,
+        retry_wait_max,
         result_bytes_max,
         tags,
         presentation,
@@ -252,6 +255,10 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> (Descriptor, Origins) {
         queue_timeout_ms: queue_timeout.map(ms),
         max_attempts,
         result_bytes_max,
+    });
+    let retry = (tries.is_some() || retry_wait_max.is_some()).then(|| Retry {
+        tries: tries.unwrap_or(TRIES_DEFAULT),
+        wait_max_ms: retry_wait_max.map(ms),
     });
     let all_attempts_ms = settled.timeout_ms.saturating_mul(settled.max_attempts.into());
     let mut origins = settled.origins;
@@ -276,7 +283,7 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> (Descriptor, Origins) {
         runner: Runner::Native,
         tags,
         presentation,
-        declared: Declared::default(),
+        declared: Declared { retry, ..Declared::default() },
     };
     (descriptor, origins)
 }
@@ -350,6 +357,7 @@ mod tests {
             .rerun()
             .timeout(Duration::ZERO)
             .max_attempts(0)
+            .tries(11)
             .result_bytes_max(1 << 30);
         builder.native(Arc::new(Odd(spec)));
         let codes: Vec<_> =
@@ -364,6 +372,7 @@ mod tests {
                 "tool.max-attempts-invalid",
                 "tool.max-result-size-invalid",
                 "tool.rerun-invalid",
+                "tool.retry-invalid",
             ]
         );
     }

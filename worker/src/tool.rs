@@ -77,7 +77,8 @@ impl ToolError {
         ToolError { message: message.into(), is_transient: false }
     }
 
-    /// A failure that trying again may mend: a busy service, a broken connection.
+    /// A failure that trying again may mend: a busy service, a broken connection. A read or an
+    /// idempotent call is then tried again before the model reads anything.
     pub fn transient(message: impl Into<String>) -> ToolError {
         ToolError { message: message.into(), is_transient: true }
     }
@@ -95,6 +96,8 @@ pub struct ToolSpec {
     pub(crate) queue_timeout: Option<Duration>,
     pub(crate) total_timeout: Option<Duration>,
     pub(crate) max_attempts: Option<u32>,
+    pub(crate) tries: Option<u32>,
+    pub(crate) retry_wait_max: Option<Duration>,
     pub(crate) result_bytes_max: Option<u64>,
     pub(crate) tags: Vec<String>,
     pub(crate) presentation: Option<Value>,
@@ -111,6 +114,8 @@ impl ToolSpec {
             queue_timeout: None,
             total_timeout: None,
             max_attempts: None,
+            tries: None,
+            retry_wait_max: None,
             result_bytes_max: None,
             tags: Vec::new(),
             presentation: None,
@@ -164,6 +169,21 @@ impl ToolSpec {
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> ToolSpec {
         self.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Tries in one attempt, the first included, where it fails with [`ToolError::transient`]: from 1 to
+    /// 10, else 3. A write has one.
+    #[must_use]
+    pub fn tries(mut self, tries: u32) -> ToolSpec {
+        self.tries = Some(tries);
+        self
+    }
+
+    /// The longest wait between two tries; else 5 s.
+    #[must_use]
+    pub fn retry_wait_max(mut self, wait: Duration) -> ToolSpec {
+        self.retry_wait_max = Some(wait);
         self
     }
 

@@ -4,6 +4,9 @@
     reason = "this is how a test fails, also in the functions that tests share"
 )]
 
+#[path = "guard/bounds.rs"]
+mod bounds;
+
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::getuid;
 use std::fs::{self, File, OpenOptions, Permissions};

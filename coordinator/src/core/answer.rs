@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use toolfleet_proto::code::Code;
 use toolfleet_proto::end::instant;
 use toolfleet_proto::output::{self, ERROR_PREFIX};
-use toolfleet_proto::wire::{CallResult, CancelRecord, OutputForm, StopEnd};
+use toolfleet_proto::wire::{CallResult, CancelRecord, OutputForm, Reports, StopEnd};
 
 /// One ended call, however it ended: with a stored result, or refused before anything was queued.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub struct Ended {
     pub is_json: bool,
     /// Attempts.
     pub attempts: u32,
+    /// Tries inside the last attempt.
+    pub tries: u32,
     /// From submission to the start of the last attempt.
     pub queue_ms: i64,
     /// From the tool's start to its end.
@@ -43,6 +45,8 @@ pub struct Ended {
     pub requeued_from: String,
     /// How it was cancelled.
     pub cancel: Option<CancelRecord>,
+    /// What its tool reported while it ran.
+    pub reports: Option<Reports>,
 }
 
 /// The trace id of a traceparent; empty where it does not read.
@@ -82,6 +86,7 @@ impl Ended {
                 && !result.is_truncated
                 && !result.is_error(),
             attempts: result.attempts,
+            tries: result.attempt.as_ref().map_or(0, |attempt| attempt.tries),
             queue_ms: result.queued_ms,
             duration_ms: result.duration_ms,
             is_truncated: result.is_truncated,
@@ -90,6 +95,7 @@ impl Ended {
             start_state: result.start_state.clone(),
             requeued_from: result.requeued_from.clone(),
             cancel: result.cancel,
+            reports: result.reports.clone(),
         }
     }
 
@@ -105,6 +111,7 @@ impl Ended {
             text: rendered.text,
             is_json: false,
             attempts: 0,
+            tries: 0,
             queue_ms: 0,
             duration_ms: 0,
             is_truncated: rendered.is_truncated,
@@ -113,6 +120,7 @@ impl Ended {
             start_state: String::new(),
             requeued_from: String::new(),
             cancel: None,
+            reports: None,
         }
     }
 
@@ -136,6 +144,9 @@ impl Ended {
             entry.insert("code".into(), json!(code));
         }
         entry.insert("attempts".into(), json!(self.attempts));
+        if self.tries > 1 {
+            entry.insert("tries".into(), json!(self.tries));
+        }
         entry.insert("queueMs".into(), json!(self.queue_ms));
         entry.insert("durationMs".into(), json!(self.duration_ms));
         entry.insert("isResultTruncated".into(), json!(self.is_truncated));

@@ -12,6 +12,7 @@ pub mod formats;
 pub(crate) mod golden;
 pub mod local;
 pub mod openapi;
+pub mod reports;
 pub mod room;
 pub mod spend;
 pub mod turn;

@@ -1,5 +1,5 @@
-//! The keys whose work comes later: checked whole and kept in the descriptor, so that what obeys them
-//! needs nothing but to turn them on (CONTRACT 1.1).
+//! The keys beyond schemas, clocks and bound: checked whole and kept in the descriptor, so that what obeys
+//! those whose work comes later needs nothing but to turn them on (CONTRACT 1.1).
 
 use super::effect::Effects;
 use super::fault::Faults;

@@ -3,9 +3,9 @@
 
 use super::MANIFEST_BYTES_MAX;
 use super::keys::{Absent, Form, Key, Support};
-use super::tables::{PRESENTATION, RUN, TOP};
+use super::tables::{LIMITS, PRESENTATION, RETRY, RUN, TOP};
 use crate::checks::MAX_ATTEMPTS_MAX;
-use crate::declared::{EXPRESSION_BYTES_MAX, LIMIT_COUNT_MAX, TRIES_DEFAULT, TRIES_MAX};
+use crate::declared::{EXPRESSION_BYTES_MAX, LIMIT_COUNT_MAX, TRIES_MAX};
 use crate::limit::RESULT_BYTES_CAP;
 use crate::schema::SCHEMA_BYTES_MAX;
 use crate::unit::{self, DURATIONS, SIZES};
@@ -60,6 +60,8 @@ pub fn render() -> String {
     let mut page = HEAD.to_owned();
     section(&mut page, "Keys", TOP);
     section(&mut page, "`[run]`", RUN);
+    section(&mut page, "`retry`", RETRY);
+    section(&mut page, "`[limits]`", LIMITS);
     section(&mut page, "`[presentation]` and `[presentation.<locale>]`", PRESENTATION);
     page.push_str(
         "\n`<locale>` is a language tag such as `de` or `pt-BR`. These words are served in \
@@ -154,9 +156,9 @@ fn values(page: &mut String) {
 | size | a number and one of {}, in quotes; `KB` and `KiB` are both 1,024 bytes | whole bytes from 1; \
          `max_result_size` at most {} |
 | `max_attempts` | a whole number | 1 to {MAX_ATTEMPTS_MAX} |
+| `tries` | a whole number | 1 to {TRIES_MAX} |
 | amount | a decimal number, a space and three capital letters, in quotes | from 0, nine decimals |
 | expression | `{{ expr = \"…\" }}`, never as plain text | {} bytes |
-| `retry` | tries and the longest wait between two | 1 to {TRIES_MAX} tries, {TRIES_DEFAULT} where unsaid |
 | `processes`, `open_files` | a whole number | 1 to {} |
 | schema | JSON Schema 2020-12, older drafts by `$schema`; nothing is fetched | {} of compact JSON |
 | path of a schema | relative, below the manifest's folder, without `..` | |

@@ -5,6 +5,7 @@ use super::keys::{Absent, Form, Key, Support};
 use crate::checks::{
     MAX_ATTEMPTS_DEFAULT, QUEUE_TIMEOUT_DEFAULT_MS, RESULT_BYTES_DEFAULT, TIMEOUT_DEFAULT_MS,
 };
+use crate::declared::{RETRY_WAIT_MAX_DEFAULT_MS, TRIES_DEFAULT};
 
 const fn now(name: &'static str, form: Form, absent: Absent, doc: &'static str) -> Key {
     Key { name, support: Support::Now, form, absent, doc }
@@ -65,10 +66,12 @@ pub(super) const TOP: &[Key] = &[
         "Lets a `write` whose worker was lost start again: only for a tool that passes the idempotency \
          key to a service which honours it; refused beside another effect.",
     ),
-    not_yet(
+    now(
         "retry",
         Form::Keys(RETRY),
-        "Tries again inside one attempt after a passing failure of a `read` or `idempotent` call.",
+        Absent::Words("3 tries"),
+        "How often one attempt tries a `read` or `idempotent` call whose tool fails for a passing cause \
+         ([tools.md](tools.md)); refused beside `write`, which runs once.",
     ),
     now(
         "max_result_size",
@@ -140,10 +143,11 @@ pub(super) const TOP: &[Key] = &[
         Absent::Nothing,
         "Words for people, never shown to the model.",
     ),
-    not_yet(
+    now(
         "limits",
         Form::Keys(LIMITS),
-        "Bounds of the program's memory, time, processes and files.",
+        Absent::Words("the system's"),
+        "Bounds of the program's memory, time, processes and files, which it cannot raise.",
     ),
     now("run", Form::Keys(RUN), Absent::Fault, "What runs the tool: exactly one runner."),
 ];
@@ -203,17 +207,55 @@ pub(super) const MCP: &[Key] = &[
 
 /// Keys of `retry`.
 pub(super) const RETRY: &[Key] = &[
-    part("tries", Form::Count, "Tries in one attempt, the first included."),
-    part("wait_max", Form::Span, "The longest wait between two of them."),
+    now(
+        "tries",
+        Form::Count,
+        Absent::Count(TRIES_DEFAULT),
+        "Tries in one attempt, the first included; 1: none again.",
+    ),
+    now(
+        "wait_max",
+        Form::Span,
+        Absent::Span(RETRY_WAIT_MAX_DEFAULT_MS),
+        "The longest wait between two of them. Waits are drawn at random, up to 0.2 s before the second \
+         try and twice as much before each further one.",
+    ),
 ];
+
+/// Without a limit of the manifest.
+const SYSTEMS: Absent = Absent::Words("the system's");
 
 /// Keys of `[limits]`.
 pub(super) const LIMITS: &[Key] = &[
-    part("memory", Form::Size, "Memory of one process."),
-    part("cpu_time", Form::Span, "Time on processors of one process."),
-    part("processes", Form::Count, "Processes of the tool's user at the same time."),
-    part("open_files", Form::Count, "Open files of one process."),
-    part("file_size", Form::Size, "Size of a file that is written."),
+    now(
+        "memory",
+        Form::Size,
+        SYSTEMS,
+        "Address space of one process, what it has only reserved included (`RLIMIT_AS`): programs that \
+         reserve much and use little (JVM, Node.js, Go) need a high one. Beyond it memory is refused to \
+         the program, which decides what it does then.",
+    ),
+    now(
+        "cpu_time",
+        Form::Span,
+        SYSTEMS,
+        "Time on processors of one process (`RLIMIT_CPU`), rounded up to whole seconds: it then gets \
+         SIGXCPU, and KILL a second later.",
+    ),
+    now(
+        "processes",
+        Form::Count,
+        SYSTEMS,
+        "Processes and threads of the worker's user at the same time (`RLIMIT_NPROC`), those of the worker \
+         and of other tools included: the program can start none while there are more. Not for root.",
+    ),
+    now("open_files", Form::Count, SYSTEMS, "Open files of one process (`RLIMIT_NOFILE`)."),
+    now(
+        "file_size",
+        Form::Size,
+        SYSTEMS,
+        "Size of a file that is written (`RLIMIT_FSIZE`); one that writes beyond it gets SIGXFSZ.",
+    ),
 ];
 
 /// Keys of `enabled` where it is no boolean.

@@ -187,3 +187,44 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_envelope_says_whether_its_failure_may_pass() {
+    let said = |text: &str| is_transient_failure(text.as_bytes());
+    assert!(said(" {\"content\": [], \"isError\": true, \"transient\": true}\n"));
+    assert!(!said("{\"content\": [], \"isError\": false, \"transient\": true}"));
+    assert!(!said("{\"content\": [], \"isError\": true, \"transient\": \"yes\"}"));
+    assert!(!said("{\"content\": [], \"isError\": true}"));
+    assert!(!said("[true]") && !said("busy") && !is_transient_failure(b"\xff"));
+}
+
+/// What stands on standard output is one value, or it is invalid: never a guess at the last line.
+#[test]
+fn what_counts_as_json_and_what_as_text() {
+    let sound = [
+        "{\"rows\": 3}",
+        "{\"rows\": 3}\r\n",
+        "\u{feff}{\"rows\": 3}\n",
+        "{\n  \"rows\": 3\n}\n\n",
+    ];
+    let unsound = [
+        "Downloading model... 100%\n{\"rows\": 3}\n",
+        "{\"rows\": 3}\nDeprecationWarning: soon\n",
+        "{\"rows\": 1}\n{\"rows\": 3}\n",
+    ];
+    for text in sound {
+        assert_eq!(message(&as_json(text)), (None, "{\"rows\":3}"), "{text:?}");
+    }
+    for text in unsound {
+        let rendered = as_json(text);
+        let (code, words) = message(&rendered);
+        assert_eq!(code, Some(Code::InvalidOutput), "{text:?}");
+        let start = format!("; it begins with {:?}", &text[..text.len().min(64)]);
+        assert!(words.starts_with("invalid output: not valid JSON: "), "{words}");
+        assert!(words.ends_with(&start.replace("\\n\"", "\"")), "{words} {start}");
+    }
+    for text in sound.into_iter().chain(unsound) {
+        let rendered = render(captured(text.as_bytes()), ResultForm::Text, None, 1000);
+        assert_eq!(message(&rendered), (None, text), "all of it, as it is");
+    }
+}

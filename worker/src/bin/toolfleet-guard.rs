@@ -1,12 +1,17 @@
 //! Ends the processes of a tool whose worker is gone, or has not renewed its lease in time
 //! (DESIGN 4.5).
 //!
-//! `toolfleet-guard LINE REPORT -- PROGRAM [WORD]...`, started by the worker as the leader of a process
+//! `toolfleet-guard LINE REPORT -- PROGRAM [WORD]...` is started by the worker as the leader of a process
 //! group of its own. LINE is a FIFO whose other end the worker holds. On it come instants, 8 bytes each,
 //! little-endian: milliseconds of the boot clock, the newest counts. The whole group, the guard
 //! included, is killed when that instant has passed, when the other end is closed, and when something
 //! else comes. REPORT is a file that takes how the tool ended. Both lose their names before the tool
 //! starts, and the guard is not dumpable: a tool of the same user cannot write to either.
+//!
+//! `toolfleet-guard LINE REPORT LIMIT... -- PROGRAM [WORD]...` starts the program within bounds. They
+//! must not hold for the guard, so another process sets them for itself and then becomes the program:
+//! `toolfleet-guard --within REFUSAL LIMIT... -- PROGRAM [WORD]...`, where the file REFUSAL, which loses
+//! its name as well, takes why it could not.
 //!
 //! A tool that ends may leave children, which have a moment to write what they still have to say. Then
 //! `toolfleet-guard --linger INSTANT` takes the watch over, with the line as its standard input, until
@@ -27,17 +32,24 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, remove_file};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+#[path = "../runner/exec/limits.rs"]
+#[cfg_attr(not(test), expect(dead_code, reason = "the worker writes what is read here"))]
+mod limits;
 #[path = "../runner/exec/report.rs"]
 #[cfg_attr(not(test), expect(dead_code, reason = "the worker reads what is written here"))]
 mod report;
+#[path = "../guard/within.rs"]
+mod within;
 
 use report::Report;
+use within::{Bounded, Order, WITHIN, become_program};
 
 /// The first word of a guard that keeps watching after the tool's end.
 const LINGER: &str = "--linger";
@@ -68,11 +80,23 @@ fn main() -> ExitCode {
         let Err(error) = linger(instant);
         return complain(&error, EXIT_FAULT);
     }
-    let [line, report_path, dashes, program, words @ ..] = words.as_slice() else {
-        return complain(&"usage: toolfleet-guard LINE REPORT -- PROGRAM [WORD]...", EXIT_USAGE);
+    if let [word, refusal, rest @ ..] = words.as_slice()
+        && word == WITHIN
+        && let Some(order) = Order::read(rest)
+    {
+        let Err(error) = become_program(refusal, &order);
+        return complain(&error, EXIT_FAULT);
+    }
+    let order = match words.as_slice() {
+        [line, report_path, rest @ ..] => Order::read(rest).map(|order| (line, report_path, order)),
+        _ => None,
+    };
+    let Some((line, report_path, order)) = order else {
+        let usage = "usage: toolfleet-guard LINE REPORT [LIMIT]... -- PROGRAM [WORD]...";
+        return complain(&usage, EXIT_USAGE);
     };
     // Otherwise the group that it kills would be somebody else's.
-    if dashes != "--" || getpgrp() != getpid() {
+    if getpgrp() != getpid() {
         return complain(&"a worker starts it, as the leader of a process group", EXIT_USAGE);
     }
     let report = match OpenOptions::new().write(true).open(report_path) {
@@ -81,10 +105,11 @@ fn main() -> ExitCode {
     };
     let guarded = Line::open(line).and_then(|line| {
         remove_file(report_path)?;
-        guard(line, &report, program, words)
+        guard(line, &report, Path::new(report_path), &order)
     });
     let (told, code) = match guarded {
-        Ok(Some(status)) => (Report::Ended(status.as_raw()), exit_code(status)),
+        Ok(Some(Ended::Itself(status))) => (Report::Ended(status.as_raw()), exit_code(status)),
+        Ok(Some(Ended::Refused(errno))) => (Report::NotStarted(errno), EXIT_FAULT),
         // The worker is gone, or has changed its mind: nobody reads.
         Ok(None) => return ExitCode::from(EXIT_FAULT),
         Err(error) => {
@@ -108,13 +133,21 @@ fn exit_code(status: WaitStatus) -> u8 {
     status.exit_status().unwrap_or(EXIT_SIGNAL + signal) as u8
 }
 
+/// How a tool came to its end.
+enum Ended {
+    /// With this status.
+    Itself(WaitStatus),
+    /// Its bounds were set, and then it could not be started: an error number.
+    Refused(i32),
+}
+
 /// Runs the tool to its end. `None`: it was not started, and nobody wants to know why.
 fn guard(
     mut line: Line,
     report: &Arc<File>,
-    program: &OsStr,
-    words: &[OsString],
-) -> io::Result<Option<WaitStatus>> {
+    report_path: &Path,
+    order: &Order<'_>,
+) -> io::Result<Option<Ended>> {
     let is_told_to_end = take_signals()?;
     if !line.hear() {
         return Ok(None);
@@ -124,7 +157,15 @@ fn guard(
     let (fifo, over_at_ms) = (line.fifo.try_clone()?, Arc::clone(&line.over_at_ms));
     let for_watch = Arc::clone(report);
     thread::Builder::new().spawn(move || watch(line, Some(&for_watch)))?;
-    let Some(tool) = start(program, words, &is_told_to_end)? else { return Ok(None) };
+    let mut bounded = None;
+    let mut command = if order.limits.is_empty() {
+        let mut command = Command::new(order.program);
+        command.args(order.words);
+        command
+    } else {
+        bounded.insert(Bounded::prepare(report_path)?).command(order)?
+    };
+    let Some(tool) = start(&mut command, &is_told_to_end)? else { return Ok(None) };
     // A signal to the group may have come just before the tool was of it.
     if is_told_to_end.load(Ordering::SeqCst) {
         let _ = kill_process(tool, Signal::TERM);
@@ -134,7 +175,8 @@ fn guard(
         // Should it fail, they are still the worker's to kill.
         let _ = hand_over(fifo, over_at_ms.load(Ordering::SeqCst));
     }
-    Ok(Some(status))
+    let refused = bounded.as_mut().and_then(Bounded::refused);
+    Ok(Some(refused.map_or(Ended::Itself(status), Ended::Refused)))
 }
 
 /// Reaps whoever ends, the tool's orphans too, until the tool has ended.
@@ -203,13 +245,7 @@ fn harden() -> io::Result<()> {
 
 /// Starts the tool in this group, with everything that this process was given. A passing cause (the
 /// file is still open for writing somewhere, the process limit) is waited out for half a second.
-fn start(
-    program: &OsStr,
-    words: &[OsString],
-    is_told_to_end: &AtomicBool,
-) -> io::Result<Option<Pid>> {
-    let mut command = Command::new(program);
-    command.args(words);
+fn start(command: &mut Command, is_told_to_end: &AtomicBool) -> io::Result<Option<Pid>> {
     let mut waits_ms = START_WAITS_MS.iter();
     while !is_told_to_end.load(Ordering::SeqCst) {
         match command.spawn() {

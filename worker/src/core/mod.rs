@@ -3,4 +3,6 @@
 pub mod attempt;
 pub mod heartbeat;
 pub mod pulls;
+pub mod reports;
 pub mod supply;
+pub mod tries;

@@ -13,7 +13,7 @@ use toolfleet_proto::effect::Effect;
 use toolfleet_proto::end;
 use toolfleet_proto::output::{self, Rendered};
 use toolfleet_proto::wire::{
-    AttemptRecord, CallResult, CancelRecord, MAY_HAVE_STARTED, NEVER_STARTED, StopEnd,
+    AttemptRecord, CallResult, CancelRecord, MAY_HAVE_STARTED, NEVER_STARTED, Reports, StopEnd,
 };
 use tracing::{Instrument as _, Span};
 
@@ -34,17 +34,25 @@ enum Outcome {
     Nothing,
 }
 
+/// What came of an attempt.
+pub(super) struct Came {
+    pub(super) ended: Ended,
+    /// The text, should it have run out of its time.
+    pub(super) timed_out: String,
+    pub(super) reports: Option<Reports>,
+}
+
 impl Delivery {
     /// Stores what came of a run, and says how the delivery ends.
-    pub(crate) async fn commit(
+    pub(super) async fn commit(
         &self,
         tool: &Registered,
         claimed: &Claimed,
         attempt: AttemptRecord,
-        ended: Ended,
-        timed_out: String,
+        came: Came,
         span: &Span,
     ) -> Settle {
+        let Came { ended, timed_out, reports } = came;
         let claim = claimed.holder.claim.as_str();
         let is_not_started = matches!(ended.outcome, RunOutcome::NotStarted { .. });
         let (rendered, is_verdict) =
@@ -80,6 +88,7 @@ impl Delivery {
             result.cancel = Some(self.cancel_record(&attempt, ended.rest));
         }
         result.attempt = Some(attempt);
+        result.reports = reports;
         let subject = self.edge.broker.prefix().result(&self.name);
         let kept_bytes = usize::try_from(result.kept_bytes).unwrap_or(usize::MAX);
         let committing = span.in_scope(|| spans::commit(&subject, kept_bytes));

@@ -6,6 +6,7 @@ mod commit;
 mod names;
 mod run;
 mod start;
+mod tries;
 
 use crate::core::attempt::{self, Triage, UNREADABLE_DELAY_MS};
 use crate::edge::Edge;

@@ -1,13 +1,15 @@
 //! The run: from the last look at the lease to the tool's end (DESIGN 4.2 step 6).
 
 use super::claim::Claimed;
+use super::commit::Came;
 use super::start::Permission;
+use super::tries::Tries;
 use super::{Delivery, Settle};
 use crate::context::CallContext;
 use crate::core::attempt;
-use crate::outcome;
-use crate::registry::{Registered, Run};
-use crate::runner::{Ended, Invocation, LastWords, RunOutcome, native};
+use crate::registry::Registered;
+use crate::reports::Reports;
+use crate::runner::{Ended, LastWords, RunOutcome};
 use crate::secrets;
 use crate::spend::Spend;
 use crate::stop::{Stop, StopReason};
@@ -22,10 +24,12 @@ use toolfleet_io::telemetry::{self, spans};
 use toolfleet_proto::end;
 use toolfleet_proto::topology::Prefix;
 use toolfleet_proto::wire::{AttemptRecord, SCHEMA, SpendRecord};
-use tracing::{Instrument as _, Span};
+use tracing::Span;
 
 /// Pause between two notes of what a tool said last.
 const WORDS_PAUSE: Duration = Duration::from_secs(1);
+/// What a program is started for: nothing is prepared or verified yet.
+const PHASE: &str = "execute";
 
 impl Delivery {
     /// Takes the start record where one is needed, runs the tool, commits. `None`: wait one lease
@@ -50,6 +54,7 @@ impl Delivery {
             ended_at_ms: 0,
             traceparent: telemetry::current_trace_context(&span).0,
             last_words: String::new(),
+            tries: 0,
         };
         let record = match self.ask_to_start(claimed, &attempt, has_waited).await {
             Permission::NotNeeded => None,
@@ -66,10 +71,14 @@ impl Delivery {
         let (timeout_ms, timed_out) =
             attempt::attempt_clock(&self.job, attempt.started_at_ms, claimed.first_ms);
         self.edge.measures.started(Duration::from_millis(self.queued_ms()));
-        let ended = self.run_tool(tool, claimed, &attempt, timeout_ms, &span).await;
+        let reports = Reports::default();
+        let (ended, tries) =
+            self.run_tool(tool, claimed, &attempt, timeout_ms, &reports, &span).await;
+        attempt.tries = tries;
         fail_point::reach("run:after").await;
         attempt.ended_at_ms = self.edge.clock.now_ms();
-        Some(self.commit(tool, claimed, attempt, ended, timed_out, &span).await)
+        let came = Came { ended, timed_out, reports: reports.kept() };
+        Some(self.commit(tool, claimed, attempt, came, &span).await)
     }
 
     async fn run_tool(
@@ -78,33 +87,21 @@ impl Delivery {
         claimed: &Claimed,
         attempt: &AttemptRecord,
         timeout_ms: u64,
+        reports: &Reports,
         span: &Span,
-    ) -> Ended {
+    ) -> (Ended, u32) {
         let secrets = match secrets::look_up(self.edge.secrets_dir.as_deref(), &tool.secrets) {
             Ok(secrets) => secrets,
             Err(message) => {
-                return Ended::unstarted(RunOutcome::NotStarted { message });
+                return (Ended::unstarted(RunOutcome::NotStarted { message }), 0);
             }
         };
-        let invocation = Invocation {
-            context: Arc::new(self.context(claimed, attempt, timeout_ms, span)),
-            arguments: self.job.arguments.clone(),
-            timeout: Duration::from_millis(timeout_ms),
-            kill_grace: Duration::from_millis(self.edge.limits.kill_grace_ms),
-            capture_bytes_max: outcome::capture_bytes_max(
-                tool.descriptor.result,
-                self.job.result_bytes_max,
-            ),
-            stop: self.stop.clone(),
-            expiry: self.edge.keeper.expiry(&claimed.holder.claim),
-            secrets,
-            last_words: LastWords::default(),
-        };
+        let last_words = LastWords::default();
         let noting = tokio::spawn(note_words(
             Arc::clone(&self.edge),
             self.name.clone(),
             claimed.holder.claim.clone(),
-            invocation.last_words.follow(),
+            last_words.follow(),
         ));
         let (spend, records) = Spend::new(self.spend_base(claimed));
         let over = CancellationToken::new();
@@ -120,18 +117,19 @@ impl Delivery {
             claimed.holder.claim.clone(),
             self.stop.clone(),
         ));
-        let running = match tool.run.clone() {
-            Run::Native(native) => {
-                let threads = self.edge.threads.clone();
-                let run = async move { native::run(&native, &invocation, spend, &threads).await };
-                // Attended to here: its own thread may block.
-                Ok(run.instrument(span.clone()).await)
-            }
-            Run::Exec(exec) => {
-                let run = async move { exec.run(&invocation, Some(spend)).await };
-                self.edge.tools.spawn(run.instrument(span.clone())).await
-            }
+        let tries = Tries {
+            delivery: self,
+            tool,
+            claimed,
+            attempt,
+            timeout_ms,
+            secrets,
+            last_words,
+            reports: reports.clone(),
+            spend,
+            span,
         };
+        let ended = tries.run().await;
         noting.abort();
         telling.abort();
         // A tool that was left behind records nothing more.
@@ -141,19 +139,16 @@ impl Delivery {
         if tokio::time::timeout(grace, recording).await.is_err() {
             tracing::warn!(call = %self.name, "spend records were not all stored before the result");
         }
-        running.unwrap_or_else(|error| {
-            Ended::unstarted(RunOutcome::Failed {
-                message: format!("the tool's task ended: {error}"),
-                is_transient: false,
-            })
-        })
+        ended
     }
 
-    fn context(
+    /// What one try may know of its call: `left_ms` of the attempt's `timeout_ms` are left for it.
+    pub(super) fn context(
         &self,
         claimed: &Claimed,
         attempt: &AttemptRecord,
         timeout_ms: u64,
+        left_ms: u64,
         span: &Span,
     ) -> CallContext {
         let (traceparent, tracestate) = telemetry::current_trace_context(span);
@@ -168,6 +163,7 @@ impl Delivery {
             thread_id: caller.thread,
             owner_id: caller.owner,
             actor: caller.actor,
+            roles: caller.roles,
             agent: caller.agent,
             node: self.job.node.clone(),
             turn: self.job.turn.clone(),
@@ -177,7 +173,8 @@ impl Delivery {
             attempt: claimed.attempt,
             fence: claimed.holder.fence,
             deadline: end::instant(deadline_ms),
-            timeout_ms,
+            timeout_ms: left_ms,
+            phase: PHASE.to_owned(),
             dry_run: self.job.dry_run,
             as_of: if self.job.as_of_ms == 0 {
                 String::new()

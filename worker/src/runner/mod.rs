@@ -10,6 +10,7 @@ pub use expiry::Expiry;
 pub use last_words::LastWords;
 
 use crate::context::CallContext;
+use crate::reports::Reports;
 use crate::stop::{Stop, StopReason};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub struct Invocation {
     pub secrets: Vec<(String, String)>,
     /// Where the runner says what the tool said last.
     pub last_words: LastWords,
+    /// Takes what the tool reports while it runs.
+    pub reports: Reports,
 }
 
 /// How a run ended.

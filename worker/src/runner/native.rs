@@ -174,7 +174,12 @@ pub async fn run_here(tool: &Arc<dyn Native>, invocation: &Invocation, spend: Sp
 }
 
 fn context(invocation: &Invocation, spend: Spend) -> Context {
-    Context { call: Arc::clone(&invocation.context), stop: invocation.stop.clone(), spend }
+    Context {
+        call: Arc::clone(&invocation.context),
+        stop: invocation.stop.clone(),
+        spend,
+        reports: invocation.reports.clone(),
+    }
 }
 
 /// The tool itself. A panic is a failure of the call and of nothing else. `None` where it returned only
@@ -264,6 +269,11 @@ mod tests {
                     context.stop().fired().await;
                     Ok("tidied up".into())
                 }
+                "report" => {
+                    context.reports().progress(Some(0.5), "half");
+                    context.reports().metric("rows", 3.0);
+                    Ok("reported".into())
+                }
                 "hang" => std::future::pending().await,
                 "block" => {
                     std::thread::sleep(Duration::from_millis(1_000));
@@ -285,6 +295,7 @@ mod tests {
             expiry: crate::runner::Expiry::at(u64::MAX),
             secrets: Vec::new(),
             last_words: crate::runner::LastWords::default(),
+            reports: crate::reports::Reports::default(),
         }
     }
 
@@ -330,6 +341,15 @@ mod tests {
             let text = format!("{{\"n\": {refused}, \"rest\": null}}");
             assert!(read_input::<Counted>(text.as_bytes()).is_err(), "{refused}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_it_reports_is_kept_with_the_attempt() {
+        let invocation = invocation(r#"{"mode": "report"}"#);
+        assert!(matches!(run_tool(Odd, &invocation).await, RunOutcome::Output(_)));
+        let kept = invocation.reports.kept().unwrap();
+        assert_eq!(kept.progress.unwrap().fraction, Some(0.5));
+        assert_eq!(kept.metrics[0].name, "rows");
     }
 
     #[tokio::test]

@@ -63,6 +63,7 @@ use crate::context::CallContext;
 use crate::outcome::{self, CAPTURE_WHOLE_BYTES};
 use crate::process::lines;
 use crate::registry::{Builder, Registered, Registry, Run};
+use crate::reports::Reports;
 pub use crate::runner::ProcessEnd;
 use crate::runner::threads::Threads;
 use crate::runner::{Ended, Expiry, Invocation, LastWords, RunOutcome, native};
@@ -167,6 +168,7 @@ fn first_attempt(tool: &Registered) -> CallContext {
         tenant: "default".into(),
         execution_id: EXECUTION.into(),
         actor: "local".into(),
+        phase: "execute".into(),
         node: "main".into(),
         turn: "direct".into(),
         idempotency_key: format!("{EXECUTION}:main:direct:{call_id}"),
@@ -276,6 +278,7 @@ impl TestCall {
             expiry: Expiry::at(u64::MAX),
             secrets,
             last_words: LastWords::default(),
+            reports: Reports::default(),
         };
         let (spend, records) = Spend::new(SpendRecord::default());
         let body = async {

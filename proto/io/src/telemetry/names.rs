@@ -11,6 +11,8 @@ pub const SPAN_PUBLISH: &str = "publish";
 pub const SPAN_CLAIM: &str = "claim";
 /// First word of the worker's span of an attempt; the tool's name follows.
 pub const SPAN_PROCESS: &str = "process";
+/// First word of the worker's span of one try of several inside an attempt; the tool's name follows.
+pub const SPAN_TRY: &str = "try";
 /// Name of the coordinator's span for an attempt whose lease ran out.
 pub const SPAN_ATTEMPT_LOST: &str = "attempt lost";
 /// A worker stores a result.
@@ -54,6 +56,8 @@ pub const EXECUTION: &str = "toolfleet.execution";
 pub const TURN: &str = "toolfleet.turn";
 /// The attempt, counted from 1.
 pub const ATTEMPT: &str = "toolfleet.attempt";
+/// The try within the attempt, counted from 1.
+pub const TRY: &str = "toolfleet.try";
 /// The fencing token of the attempt.
 pub const FENCE: &str = "toolfleet.fence";
 /// The worker's name.

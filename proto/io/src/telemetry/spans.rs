@@ -139,6 +139,19 @@ pub fn process(attempt: Attempt<'_>, consumer: &str) -> Span {
     )
 }
 
+/// The worker's span of one try of a tool that may be tried again: a child of the attempt's, and what the
+/// tool's own spans hang below. `number` counts from 1.
+pub fn one_try(attempt: &Span, tool: &str, number: u32) -> Span {
+    info_span!(
+        parent: attempt,
+        names::SPAN_TRY,
+        otel.name = format!("{} {tool}", names::SPAN_TRY),
+        otel.kind = "internal",
+        { names::TOOL } = tool,
+        { names::TRY } = number,
+    )
+}
+
 /// The worker's span around the storing of a result, until the stream has judged. A child of the
 /// attempt's.
 pub fn commit(subject: &str, body_bytes: usize) -> Span {

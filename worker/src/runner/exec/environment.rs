@@ -31,7 +31,7 @@ pub(super) fn variables(
     set("TOOLFLEET_DEADLINE", &context.deadline);
     set("TOOLFLEET_TIMEOUT_MS", &context.timeout_ms.to_string());
     set("TOOLFLEET_DRY_RUN", if context.dry_run { "true" } else { "false" });
-    set("TOOLFLEET_PHASE", "execute");
+    set("TOOLFLEET_PHASE", &context.phase);
     let optional = [
         ("TOOLFLEET_AS_OF", &context.as_of),
         ("TRACEPARENT", &context.traceparent),
@@ -70,6 +70,7 @@ mod tests {
             fence: u64::MAX,
             deadline: "2026-01-02T03:04:05Z".into(),
             timeout_ms: 1_500,
+            phase: "execute".into(),
             dry_run: true,
             as_of: "2025-01-01T00:00:00Z".into(),
             traceparent: "00-a-b-01".into(),

@@ -4,6 +4,9 @@ mod capture;
 mod environment;
 mod group;
 mod guard;
+#[cfg_attr(not(test), expect(dead_code, reason = "the guard reads what is written here"))]
+mod limits;
+mod over;
 #[cfg_attr(not(test), expect(dead_code, reason = "the guard writes what is read here"))]
 mod report;
 mod scratch;
@@ -29,9 +32,13 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use toolfleet_proto::declared::ProcessLimits;
 
 /// How long a background child may hold the output open once the tool itself has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The exit code by which a program says that trying again may help, as `sysexits.h` has it.
+const EX_TEMPFAIL: i32 = 75;
 
 /// A tool that is a program: JSON arguments on standard input, its result on standard output.
 #[derive(Clone, Debug)]
@@ -39,6 +46,7 @@ pub struct Exec {
     command: Vec<String>,
     scratch_root: PathBuf,
     guard: Option<PathBuf>,
+    limits: ProcessLimits,
 }
 
 impl Exec {
@@ -46,7 +54,12 @@ impl Exec {
     /// looked up in `/usr/local/bin:/usr/bin:/bin`. Each attempt gets a folder of its own under
     /// `scratch_root`, which is made where it is missing.
     pub fn new(command: Vec<String>, scratch_root: PathBuf) -> Exec {
-        Exec { command, scratch_root, guard: None }
+        Exec { command, scratch_root, guard: None, limits: ProcessLimits::default() }
+    }
+
+    /// Removes what attempts of workers that were killed have left under a root. Blocks.
+    pub fn remove_leftovers(scratch_root: &Path) {
+        scratch::sweep(scratch_root);
     }
 
     /// The same, under the guard program at this path: where the worker is killed, or stopped beyond
@@ -56,13 +69,21 @@ impl Exec {
         Exec { guard: Some(guard), ..self }
     }
 
+    /// The same within these bounds, which the guard sets and the program cannot raise; without a guard
+    /// there are none.
+    #[must_use]
+    pub fn within(self, limits: ProcessLimits) -> Exec {
+        Exec { limits, ..self }
+    }
+
     /// Runs one attempt to its end. Nothing of it is left afterwards: neither a process of its
     /// group nor a file of its scratch folder; the same holds where the future is dropped.
     ///
     /// Returns at most `kill_grace` and the time to clean up after the timeout or the stop signal.
     /// What the tool gives once it was told to stop does not count.
     ///
-    /// What the tool says on descriptor 3 while it runs goes to `spend` and to the log.
+    /// What the tool says on descriptor 3 while it runs goes to `spend`, to the invocation's reports and
+    /// to the log.
     pub async fn run(&self, invocation: &Invocation, spend: Option<Spend>) -> Ended {
         if let Some(reason) = invocation.stop.reason() {
             return Ended::unstarted(stopped(reason));
@@ -91,7 +112,9 @@ impl Exec {
             Err(error) => return not_started(format!("could not prepare the guard: {error}")),
         };
         let mut command = match &guarded {
-            Some((guard, shared)) => shared.command(guard, program, words),
+            Some((guard, shared)) => {
+                shared.command(guard, &over::each(&self.limits), program, words)
+            }
             None => {
                 let mut command = Command::new(program);
                 command.args(words);
@@ -121,7 +144,8 @@ impl Exec {
         };
         // It holds our copy of the tool's end of descriptor 3.
         drop(command);
-        let listening = side::listen(said, spend, invocation.context.tool_name.clone());
+        let (reports, work) = (invocation.reports.clone(), scratch.work().to_owned());
+        let listening = side::Listener { spend, reports, work }.listen(said);
         let started = Instant::now();
         let mut streams = Streams::new(invocation.capture_bytes_max);
         let (cause, status, rest) = attend(group, &mut streams, invocation).await;
@@ -146,7 +170,7 @@ impl Exec {
             _ => String::new(),
         };
         let process = Some(ProcessEnd { how, stderr: streams.stderr.text() });
-        let outcome = judge(cause, status, streams);
+        let outcome = judge(cause, status, streams, &self.limits);
         Ended { outcome, duration: started.elapsed(), rest, process }
     }
 
@@ -221,7 +245,12 @@ async fn attend(
     (cause, group.reap().await, rest)
 }
 
-fn judge(cause: Cause, status: io::Result<ExitStatus>, streams: Streams) -> RunOutcome {
+fn judge(
+    cause: Cause,
+    status: io::Result<ExitStatus>,
+    streams: Streams,
+    limits: &ProcessLimits,
+) -> RunOutcome {
     let status = match (cause, status) {
         (Cause::Stopped(reason), _) => return stopped(reason),
         (Cause::TimedOut, _) => return RunOutcome::TimedOut,
@@ -235,8 +264,15 @@ fn judge(cause: Cause, status: io::Result<ExitStatus>, streams: Streams) -> RunO
             let (bytes, whole_bytes, invalid_utf8_at) = streams.stdout.finish();
             RunOutcome::Output(RawOutput::Captured { bytes, whole_bytes, invalid_utf8_at })
         }
-        (Some(_), _) => failed(format!("exited with {}", describe(status)), &streams),
-        (None, Some(_)) => failed(format!("killed by {}", describe(status)), &streams),
+        (Some(code), _) => RunOutcome::Failed {
+            message: with_stderr(format!("exited with {}", describe(status)), &streams),
+            is_transient: code == EX_TEMPFAIL,
+        },
+        (None, Some(signal)) => {
+            let limit = over::told_by(signal, limits).map(|limit| format!(", {limit}"));
+            let how = format!("killed by {}{}", describe(status), limit.unwrap_or_default());
+            failed(how, &streams)
+        }
         (None, None) => failed(format!("ended in an unknown way: {status}"), &streams),
     }
 }
@@ -254,9 +290,12 @@ fn describe(status: ExitStatus) -> String {
 }
 
 fn failed(how: String, streams: &Streams) -> RunOutcome {
+    RunOutcome::Failed { message: with_stderr(how, streams), is_transient: false }
+}
+
+fn with_stderr(how: String, streams: &Streams) -> String {
     let stderr = streams.stderr.text();
-    let message = if stderr.is_empty() { how } else { format!("{how}: {stderr}") };
-    RunOutcome::Failed { message, is_transient: false }
+    if stderr.is_empty() { how } else { format!("{how}: {stderr}") }
 }
 
 fn stopped(reason: StopReason) -> RunOutcome {

@@ -1,9 +1,12 @@
-//! The private folder of one attempt, removed whatever happens.
+//! The private folder of one attempt, removed whatever happens: by its worker, or, where that was killed,
+//! by the next one that starts on the machine. A lock on the folder says that its worker lives.
 
 use crate::context::CallContext;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::getuid;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +16,12 @@ use uuid::Uuid;
 
 /// Only the worker's user may enter.
 const FOLDER_MODE: u32 = 0o700;
+
+/// What the name of an attempt's folder begins with.
+const PREFIX: &str = "toolfleet-attempt-";
+
+/// The same while it is not locked yet.
+const PREFIX_FRESH: &str = ".toolfleet-attempt-";
 
 /// How often the removal is tried: a process that was killed may still be writing as it dies.
 const REMOVE_ATTEMPTS_MAX: u32 = 20;
@@ -38,15 +47,20 @@ impl Scratch {
 
     fn lay_out(root: &Path, context: &CallContext) -> io::Result<Scratch> {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(root)?;
-        let path = tempfile::Builder::new()
-            .prefix("attempt-")
+        let fresh = tempfile::Builder::new()
+            .prefix(PREFIX_FRESH)
             .permissions(Permissions::from_mode(FOLDER_MODE))
-            .tempdir_in(root)?
-            .keep();
-        let folder = Folder(path);
-        let work = folder.0.join("scratch");
+            .tempdir_in(root)?;
+        let lock = File::open(fresh.path())?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        // Under a name that the sweep looks at only now that it is locked.
+        let path = root.join(format!("{PREFIX}{}", Uuid::new_v4().simple()));
+        fs::rename(fresh.path(), &path)?;
+        drop(fresh.keep());
+        let folder = Folder { path, _lock: lock };
+        let work = folder.path.join("scratch");
         DirBuilder::new().mode(FOLDER_MODE).create(&work)?;
-        let context_file = folder.0.join("context.json");
+        let context_file = folder.path.join("context.json");
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&context_file)?;
         file.write_all(&serde_json::to_vec(context)?)?;
@@ -89,21 +103,49 @@ impl Drop for Scratch {
     }
 }
 
+/// Removes what workers that were killed have left under `root`: folders of this user whose lock nobody
+/// holds. What cannot be removed is told and left.
+pub(super) fn sweep(root: &Path) {
+    let Ok(entries) = fs::read_dir(root) else { return };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && entry
+                .metadata()
+                .is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw());
+        if !is_ours {
+            continue;
+        }
+        let path = entry.path();
+        // Held until it is gone, so that two workers that start do not get into each other's way.
+        let Ok(lock) = File::open(&path) else { continue };
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            tracing::info!(path = %path.display(), "removing what a lost worker left");
+            drop(Folder { path, _lock: lock });
+        }
+    }
+}
+
 /// A folder that is removed, blocking, when it is dropped.
-struct Folder(PathBuf);
+struct Folder {
+    path: PathBuf,
+    /// Held as long as this process lives, and by nobody else: programs do not get it.
+    _lock: File,
+}
 
 impl Drop for Folder {
     fn drop(&mut self) {
         let mut failure = None;
         for _ in 0..REMOVE_ATTEMPTS_MAX {
-            match remove_tree(&self.0) {
+            match remove_tree(&self.path) {
                 Ok(()) => return,
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !self.0.exists() => return,
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !self.path.exists() => {
+                    return;
+                }
                 Err(error) => failure = Some(error),
             }
             std::thread::sleep(REMOVE_WAIT);
         }
-        let path = self.0.display();
+        let path = self.path.display();
         tracing::warn!(%path, error = ?failure, "scratch folder is left");
     }
 }
@@ -203,6 +245,27 @@ mod tests {
         remove_tree(&top).unwrap();
         assert!(!top.exists());
         assert!(outside.join("kept").exists());
+    }
+
+    #[test]
+    fn what_a_lost_worker_left_is_swept_and_what_is_in_use_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let live = Scratch::lay_out(root.path(), &CallContext::default()).unwrap();
+        let lost = root.path().join(format!("{PREFIX}lost"));
+        fs::create_dir_all(lost.join("scratch/ro/deep")).unwrap();
+        fs::write(lost.join("scratch/ro/file"), "x").unwrap();
+        fs::set_permissions(lost.join("scratch/ro"), Permissions::from_mode(0o500)).unwrap();
+        fs::create_dir(root.path().join("attempt-of-others")).unwrap();
+        fs::create_dir(root.path().join(format!("{PREFIX_FRESH}new"))).unwrap();
+        fs::write(root.path().join(format!("{PREFIX}file")), "x").unwrap();
+        sweep(root.path());
+        assert!(!lost.exists());
+        assert!(live.work().exists());
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 4);
+        drop(live);
+        sweep(root.path());
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 3);
+        sweep(&root.path().join("missing"));
     }
 
     #[test]

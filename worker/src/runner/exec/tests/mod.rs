@@ -77,6 +77,7 @@ fn invocation(timeout_ms: u64) -> Invocation {
         expiry: crate::runner::Expiry::at(u64::MAX),
         secrets: Vec::new(),
         last_words: crate::runner::LastWords::default(),
+        reports: crate::reports::Reports::default(),
     }
 }
 
@@ -157,6 +158,34 @@ async fn a_tool_that_reads_nothing_is_fine_or_times_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn many_tools_that_read_nothing_end_well_at_the_same_time() {
+    let place = Arc::new(Place::new());
+    let exec = place.script("printf '{\"ok\": true}'");
+    let runs = (0..60).map(|_| {
+        let exec = exec.clone();
+        tokio::spawn(async move {
+            let mut invocation = invocation(25_000);
+            invocation.arguments = bytes::Bytes::from(vec![b'z'; 1_048_576]);
+            output(&run(&exec, &invocation).await)
+        })
+    });
+    for run in runs.collect::<Vec<_>>() {
+        assert_eq!(run.await.unwrap(), "{\"ok\": true}");
+    }
+    assert!(place.is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_starts_with_a_broken_pipe_as_ever() {
+    // This process ignores the signal, as every Rust program does; a tool must not.
+    let place = Place::new();
+    let exec = place.exec(&["grep", "SigIgn", "/proc/self/status"]);
+    let output = output(&run(&exec, &invocation(9_000)).await);
+    let mask = u64::from_str_radix(output.split_whitespace().last().unwrap(), 16).unwrap();
+    assert_eq!(mask & (1 << 12), 0, "{output}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_closes_its_outputs_still_gets_all_its_input() {
     let place = Place::new();
     let exec = place.script("exec >&- 2>&-; wc -c > \"$1/count\"");
@@ -180,6 +209,17 @@ async fn a_failure_names_the_code_and_the_end_of_stderr() {
     assert!(message.starts_with("exited with code 1: aaa"), "{message}");
     assert!(message.ends_with("aend"), "{message}");
     assert_eq!(message.len(), "exited with code 1: ".len() + 8 * 1024 - 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exit_code_75_is_a_failure_that_may_pass() {
+    let place = Place::new();
+    let ended =
+        run(&place.script("echo 'the service is busy' >&2; exit 75"), &invocation(9_000)).await;
+    let RunOutcome::Failed { message, is_transient: true } = &ended.outcome else {
+        panic!("{:?}", ended.outcome)
+    };
+    assert_eq!(message, "exited with code 75: the service is busy");
 }
 
 #[tokio::test(flavor = "multi_thread")]

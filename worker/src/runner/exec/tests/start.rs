@@ -27,6 +27,16 @@ async fn what_cannot_be_started_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_removes_its_own_folder_harms_no_other() {
+    let place = Place::new();
+    let ended = run(&place.script("rm -rf \"$HOME\"; printf gone"), &invocation(9_000)).await;
+    assert_eq!(output(&ended), "gone");
+    let ended = run(&place.exec(&["ls"]), &invocation(9_000)).await;
+    assert_eq!(output(&ended), "");
+    assert!(place.is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_busy_program_file_is_waited_for_but_not_for_ever() {
     let place = Place::new();
     let program = place.file("busy.sh", "#!/bin/sh\necho hi\n");
