@@ -14,6 +14,7 @@
 //! | [`checks`], [`layers`] | what can be wrong with a tool, however it was authored; defaults and which won |
 //! | [`json`], [`schema`], [`output`] | arguments and outputs: parsing, validation, reading |
 //! | [`money`] | exact amounts |
+//! | [`expression`], [`time_args`] | expressions over a call's input; its bounds in time |
 
 pub mod bound;
 pub mod catalog;
@@ -23,6 +24,7 @@ pub mod declared;
 pub mod descriptor;
 pub mod effect;
 pub mod end;
+pub mod expression;
 pub mod json;
 pub mod layers;
 pub mod lease;
@@ -32,6 +34,7 @@ pub mod money;
 pub mod name;
 pub mod output;
 pub mod schema;
+pub mod time_args;
 pub mod topology;
 pub mod unit;
 pub mod wire;
