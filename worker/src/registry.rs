@@ -9,7 +9,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use toolfleet_io::tools_folder::{self, FoundTool};
 use toolfleet_proto::checks::{self, Finding, Naming};
-use toolfleet_proto::declared::Declared;
 use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner};
 use toolfleet_proto::layers::{Own, Rules};
 use toolfleet_proto::limit::{SLOTS_EXEC, SLOTS_WAITING};
@@ -229,6 +228,7 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> Descriptor {
         result_bytes_max,
         tags,
         presentation,
+        declared,
     } = tool.spec();
     let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let settled = rules.settle(&Own {
@@ -254,7 +254,7 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> Descriptor {
         runner: Runner::Native,
         tags,
         presentation,
-        declared: Declared::default(),
+        declared,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The tools on offer, as this coordinator knows them (CONTRACT 1.4, 2.3, 3.2, DESIGN 10).
 
+use super::expressions::Expressions;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use toolfleet_proto::catalog::{ToolEntry, Version, WorkerEntry};
@@ -17,6 +18,8 @@ pub struct Offer {
     pub descriptor: Arc<Descriptor>,
     /// Compiled schema of its input.
     pub input: Arc<Schema>,
+    /// Its expressions.
+    pub expressions: Arc<Expressions>,
     /// Whether a live worker has it; else its pool is scaled to zero or gone.
     pub is_live: bool,
 }
@@ -26,6 +29,7 @@ struct Known {
     version: Version,
     descriptor: Arc<Descriptor>,
     input: Arc<Schema>,
+    expressions: Arc<Expressions>,
 }
 
 /// What the bucket of tools says. Fed by a watch, asked by requests.
@@ -76,6 +80,7 @@ impl Catalog {
             version: version.clone(),
             descriptor: Arc::new(version.descriptor.clone()),
             input: Arc::new(input),
+            expressions: Arc::new(Expressions::compile(&version.descriptor)),
         };
         self.compiled.insert(version.hash.clone(), known);
         Ok(())
@@ -105,6 +110,7 @@ impl Catalog {
                 hash: version.hash.clone(),
                 descriptor: Arc::clone(&known.descriptor),
                 input: Arc::clone(&known.input),
+                expressions: Arc::clone(&known.expressions),
                 is_live,
             };
             let at = known.version.announced_at_ms.max(version.announced_at_ms);
