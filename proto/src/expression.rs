@@ -14,11 +14,11 @@ use crate::declared::EXPRESSION_BYTES_MAX;
 use crate::effect::Effect;
 use crate::json::Json;
 use crate::schema::path::shorten;
-use cel::common::types::DYN_TYPE;
-use cel::common::types::INT_TYPE;
+use cel::common::types::{CelBool, CelString, DYN_TYPE, INT_TYPE};
 use cel::common::value::CowVal;
 use cel::{Context, Env, ExecutionError, IdedExpr, Value};
-use std::cell::Cell;
+use regex::Regex;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
@@ -29,27 +29,32 @@ pub const DEPTH_MAX: usize = 64;
 /// Most macros (`all`, `exists`, `exists_one`, `map`, `filter`) of one expression.
 pub const MACROS_MAX: usize = 16;
 /// Work of one evaluation: a step inside a macro, a value or 16 bytes of text that is copied, compared
-/// or put together. Far below a second.
+/// or put together, a byte that a pattern looks at. Far below a second.
 pub const WORK_MAX: u64 = 2_000_000;
 
 /// What the parser may nest, which counts its own rules.
 const PARSE_DEPTH_MAX: u16 = 64;
 /// Stack for compiling, of which only what is used is taken: many times what the longest chain needs.
 const COMPILE_STACK_BYTES: usize = 64 << 20;
+/// Work of a match beside its text.
+const MATCH_WORK: u64 = 16;
 /// Longest error that is told.
 const ERROR_BYTES_MAX: usize = 200;
 
 thread_local! {
     /// What is left of the allowance of the evaluation that runs on this thread.
     static LEFT: Cell<u64> = const { Cell::new(0) };
+    /// The patterns of the expression that is evaluated on this thread.
+    static PATTERNS: RefCell<Option<Arc<[Regex]>>> = const { RefCell::new(None) };
 }
 
-/// The functions of the language, and the two that take work off the allowance.
+/// The functions of the language, and those that take work off the allowance.
 static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::default().with_optional_support(false).with_stdlib();
     let counted = env.add_overload(tame::COUNTED, "counted", vec![DYN_TYPE], counted);
     let range = env.add_overload(tame::RANGE, "range", vec![DYN_TYPE, INT_TYPE], range);
-    debug_assert!(counted.is_ok() && range.is_ok(), "these names are ours");
+    let found = env.add_overload(tame::MATCH, "match", vec![DYN_TYPE, INT_TYPE], find);
+    debug_assert!(counted.is_ok() && range.is_ok() && found.is_ok(), "these names are ours");
     Arc::new(env)
 });
 
@@ -57,6 +62,7 @@ static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
 #[derive(Clone, Debug)]
 pub struct Program {
     root: IdedExpr,
+    patterns: Arc<[Regex]>,
 }
 
 /// Why an expression cannot be used, in one line.
@@ -73,7 +79,7 @@ impl Program {
     /// Compiles an expression.
     ///
     /// Refused: an empty one or one above [`EXPRESSION_BYTES_MAX`], what is no CEL, names and functions
-    /// that there are not, a pattern of `matches` that is not written out, more than [`MACROS_MAX`]
+    /// that there are not, a pattern of `matches` that is not written out or does not compile, more than [`MACROS_MAX`]
     /// macros or [`DEPTH_MAX`] levels.
     pub fn compile(text: &str) -> Result<Program, CompileError> {
         if text.trim().is_empty() {
@@ -101,6 +107,7 @@ impl Program {
     /// The keys of an object come out in the order of their names. A float that is whole stays a float.
     pub fn evaluate(&self, input: &Json) -> Result<Json, EvaluateError> {
         LEFT.set(WORK_MAX);
+        PATTERNS.set(Some(Arc::clone(&self.patterns)));
         let evaluated = catch_unwind(AssertUnwindSafe(|| {
             let mut context = Context::with_env(Arc::clone(&ENV));
             context.add_variable_as_val(INPUT, values::of_json(input));
@@ -131,7 +138,8 @@ impl Program {
 fn compile(text: &str) -> Result<Program, String> {
     let parser = cel::parser::Parser::default().max_recursion_depth(PARSE_DEPTH_MAX);
     let root = parser.parse(text).map_err(|errors| of_parse(&errors))?;
-    tame::tame(root).map(|root| Program { root })
+    let (root, patterns) = tame::tame(root)?;
+    Ok(Program { root, patterns: patterns.into() })
 }
 
 fn of_parse(errors: &cel::ParseErrors) -> String {
@@ -179,6 +187,27 @@ fn exhausted() -> ExecutionError {
 fn counted<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = args.pop().ok_or_else(ExecutionError::missing_argument_or_target)?;
     if values::is_within(value.as_ref(), &spend) { Ok(value) } else { Err(exhausted()) }
+}
+
+/// Whether a text has what the pattern of that place looks for, in time that is linear in the text: each
+/// byte counts.
+fn find<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let [text, place] = args.as_slice() else {
+        return Err(ExecutionError::missing_argument_or_target());
+    };
+    let Some(text) = text.downcast_ref::<CelString>() else {
+        let kind = text.get_type().name().to_owned();
+        return Err(ExecutionError::no_such_overload("matches", vec![kind]));
+    };
+    if !spend(text.inner().len() as u64 + MATCH_WORK) {
+        return Err(exhausted());
+    }
+    let place = values::integer(place.as_ref()).and_then(|place| usize::try_from(place).ok());
+    let is_found = PATTERNS.with_borrow(|patterns| {
+        let pattern = patterns.as_ref().and_then(|patterns| patterns.get(place?));
+        pattern.is_some_and(|pattern| pattern.is_match(text.inner()))
+    });
+    Ok(CowVal::owned(CelBool::from(is_found)))
 }
 
 /// The same for what a macro goes through, with the steps that it will take: so many for each entry.

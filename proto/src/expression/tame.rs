@@ -9,11 +9,18 @@ use cel::common::ast::{
     operators,
 };
 use cel::common::types::CelInt;
+use regex::{Regex, RegexBuilder};
 
 /// Takes the size of its argument off the allowance. No name that can be written.
 pub(super) const COUNTED: &str = "@counted";
 /// Takes what a macro will do off the allowance.
 pub(super) const RANGE: &str = "@range";
+
+/// Whether a text has what a pattern, told by its place, looks for. In place of [`MATCHES`].
+pub(super) const MATCH: &str = "@match";
+
+/// Largest pattern of `matches`, compiled, in bytes.
+const PATTERN_BYTES_MAX: usize = 256 * 1_024;
 
 /// What is done with single values, or with parts of what is there already: no work that grows.
 const FREE: [&str; 10] = [
@@ -30,7 +37,7 @@ const FREE: [&str; 10] = [
 ];
 
 /// The other operators and functions that there are.
-const COUNTING: [&str; 22] = [
+const COUNTING: [&str; 21] = [
     operators::ADD,
     operators::SUBSTRACT,
     operators::MULTIPLY,
@@ -43,7 +50,6 @@ const COUNTING: [&str; 22] = [
     operators::LESS,
     operators::LESS_EQUALS,
     operators::IN,
-    MATCHES,
     "contains",
     "startsWith",
     "endsWith",
@@ -57,16 +63,19 @@ const COUNTING: [&str; 22] = [
 
 const MATCHES: &str = "matches";
 
-/// Checks and rewrites. The error is a line for the author.
-pub(super) fn tame(root: IdedExpr) -> Result<IdedExpr, String> {
-    let mut walk = Walk { scope: vec![INPUT.to_owned()], macros: 0 };
-    walk.expr(root, 0)
+/// Checks and rewrites; also gives the patterns that it has, compiled once. The error is a line for the
+/// author.
+pub(super) fn tame(root: IdedExpr) -> Result<(IdedExpr, Vec<Regex>), String> {
+    let mut walk = Walk { scope: vec![INPUT.to_owned()], macros: 0, patterns: Vec::new() };
+    let root = walk.expr(root, 0)?;
+    Ok((root, walk.patterns))
 }
 
 struct Walk {
     /// Names that may be used here, the innermost last.
     scope: Vec<String>,
     macros: usize,
+    patterns: Vec<Regex>,
 }
 
 impl Walk {
@@ -85,6 +94,7 @@ impl Walk {
                 let operand = Box::new(self.expr(*select.operand, depth + 1)?);
                 Expr::Select(SelectExpr { operand, ..select })
             }
+            Expr::Call(call) if call.func_name == MATCHES => self.matches(call, depth)?,
             Expr::Call(call) => Expr::Call(self.call(call, depth)?),
             Expr::List(list) => {
                 let elements = list.elements.into_iter();
@@ -122,14 +132,6 @@ impl Walk {
         if !is_free && !COUNTING.contains(&func_name.as_str()) {
             return Err(format!("there is no function `{}`", shorten(&func_name)));
         }
-        if func_name == MATCHES
-            && !matches!(
-                args.last().map(|arg| &arg.expr),
-                Some(Expr::Literal(LiteralValue::String(_)))
-            )
-        {
-            return Err("the pattern of `matches` must be written out".to_owned());
-        }
         // The step of `map`, `filter` and `exists_one`, which is done in place.
         let is_step = func_name == operators::ADD && args.first().is_some_and(is_own);
         let mut inner = |node| {
@@ -138,6 +140,32 @@ impl Walk {
         let target = target.map(|target| inner(*target)).transpose()?.map(Box::new);
         let args = args.into_iter().map(inner).collect::<Result<_, _>>()?;
         Ok(CallExpr { func_name, target, args })
+    }
+
+    /// `text.matches(pattern)` and `matches(text, pattern)`. The pattern is compiled here: at each call it
+    /// would be the larger part of the work.
+    fn matches(&mut self, written: CallExpr, depth: usize) -> Result<Expr, String> {
+        let CallExpr { target, args, .. } = written;
+        let parts: Vec<IdedExpr> = target.map(|target| *target).into_iter().chain(args).collect();
+        let Ok([text, pattern]) = <[IdedExpr; 2]>::try_from(parts) else {
+            return Err("`matches` takes a text and a pattern".to_owned());
+        };
+        let Expr::Literal(LiteralValue::String(pattern)) = &pattern.expr else {
+            return Err("the pattern of `matches` must be written out".to_owned());
+        };
+        let compiled = RegexBuilder::new(pattern.inner()).size_limit(PATTERN_BYTES_MAX).build();
+        self.patterns.push(compiled.map_err(|error| {
+            let error = error.to_string();
+            let line = error.lines().last().unwrap_or_default();
+            format!(
+                "the pattern {}: {}",
+                shorten(pattern.inner()),
+                line.trim_start_matches("error: ")
+            )
+        })?);
+        let place = i64::try_from(self.patterns.len() - 1).unwrap_or(i64::MAX);
+        let place = node(Expr::Literal(LiteralValue::Int(CelInt::from(place))));
+        Ok(call(MATCH, vec![self.expr(text, depth + 1)?, place]).expr)
     }
 
     fn map(&mut self, map: MapExpr, depth: usize) -> Result<MapExpr, String> {

@@ -37,6 +37,7 @@ fn the_language_does_what_its_authors_expect() {
                     "items": [{"k": "a", "n": 1}, {"k": "b", "n": 2}], "m": {"x": [1, 2]}}"#;
     for (expression, value) in [
         ("input.sql.matches('(?i)^[ ]*select')", "true"),
+        ("matches(input.sql, 'S[A-Z]+ 1') && !input.sql.matches('^S')", "true"),
         ("input.sql.contains('SEL') && input.sql.endsWith('1')", "true"),
         ("size(input.items) == 2 && input.items.size() == 2", "true"),
         ("input.items.exists(i, i.k == 'b')", "true"),
@@ -69,6 +70,9 @@ fn what_cannot_work_is_told_when_it_is_compiled() {
         ("input.items.exists(i, j.n > 1)", "there is no `j`"),
         ("now() > 1", "there is no function `now`"),
         ("input.x.matches(input.y)", "the pattern of `matches` must be written out"),
+        ("input.x.matches('(a')", "the pattern (a: unclosed group"),
+        ("input.x.matches('(\\\\w{99}){99}')", "exceeds size limit of 262144 bytes"),
+        ("matches(input.x)", "`matches` takes a text and a pattern"),
         ("timestamp('2020-01-01T00:00:00Z')", "there is no function `timestamp`"),
         ("Thing{a: 1}", "there is no type `Thing`"),
     ] {
@@ -109,6 +113,7 @@ fn an_evaluation_ends_within_its_allowance() {
          .map(x, [x,x,x,x]).map(x, [x,x,x,x]).map(x, [x,x,x,x]).map(x, [x,x,x,x])\
          .map(x, [x,x,x,x]).map(x, [x,x,x,x]).map(x, [x,x,x,x]).map(x, [x,x,x,x])",
         "input.a.all(x, input.s.contains('y' + input.s) || true)",
+        "input.a.all(x, !input.s.matches('y$'))",
     ] {
         let told = evaluate(expression, &many).unwrap_err();
         assert_eq!(told, "it takes more than 2000000 steps", "{expression}");
@@ -117,6 +122,8 @@ fn an_evaluation_ends_within_its_allowance() {
     assert_eq!(evaluate("input.a.exists(x, x == 2)", &many).as_deref(), Ok("false"));
     assert_eq!(evaluate("size(input.a.filter(x, x > 0))", &many).as_deref(), Ok("50001"));
     assert_eq!(evaluate("input.s.endsWith('y')", &many).as_deref(), Ok("false"));
+    let matched = evaluate("input.a.exists(x, string(x).matches('2'))", &many);
+    assert_eq!(matched.as_deref(), Ok("false"));
 }
 
 #[test]
@@ -125,6 +132,7 @@ fn what_is_said_of_an_error_holds_no_values() {
     for (expression, told) in [
         ("input.card + 1", "a value of the wrong type"),
         ("input.list[3]", "an index out of bounds"),
+        ("input.list.matches('a')", "found no matching overload for 'matches' applied to '(list)'"),
         ("1 / 0", "division by zero"),
         ("9223372036854775807 + 1", "an integer overflows"),
         ("int(input.card + 'x')", "int() fails"),

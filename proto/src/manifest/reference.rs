@@ -154,8 +154,8 @@ dry_run_result = {{ expr = \"{{'id': 0, 'title': input.title}}\" }}
 * An absent property is an error: ask `has(input.x)` first. Whole numbers are integers, others floats; an integer beyond
   64 bits is a float. The keys of a map have no order; the result has them sorted.
 * It has at most {} bytes, {DEPTH_MAX} levels and {MACROS_MAX} macros, and an evaluation may take {} steps: one for each part of
-  a macro's body and entry, for each value and 16 bytes of text that is copied, compared or put together. What takes
-  more is an error.
+  a macro's body and entry, for each value and 16 bytes of text that is copied, compared or put together, for each byte
+  that a pattern looks at. What takes more is an error.
 * What cannot be compiled is a fault of the manifest. An `effect` that fails is a `write`, logged and counted; a
   `dry_run_result` that fails or does not fit `[output]` ends the call as an error that says so.
 ",
