@@ -1,10 +1,11 @@
 //! Direct calls: one call without a model (CONTRACT 9.1).
 
 use crate::api::{Problem, Running, encode_segment};
-use crate::core::admit::{Arguments, Names, Refusal};
+use crate::core::admit::{self, Arguments, Names, Refusal};
 use crate::core::answer::Ended;
 use crate::core::catalog::Offer;
 use crate::core::execution::{CallRecord, Execution, Taken, TurnRecord};
+use crate::core::mode::Mode;
 use crate::core::wishes::Wishes;
 use crate::durable::{Durable, Pending};
 use crate::reading::open_call;
@@ -25,6 +26,8 @@ pub(crate) struct Direct {
     pub(crate) deadline_ms: Option<i64>,
     /// Whether the caller named an execution.
     pub(crate) is_bound: bool,
+    /// How it is run, where its execution's record does not tell.
+    pub(crate) mode: Mode,
 }
 
 impl Direct {
@@ -71,28 +74,26 @@ impl Direct {
         };
         // An execution that exists counts and lists the call; for one that does not, only a write makes
         // a record, which is what holds back its equals should its outcome be unknown.
-        let is_recorded =
-            self.is_bound && (record.is_some() || self.offer.descriptor.effect == Effect::Write);
+        let is_recorded = self.is_bound && (record.is_some() || self.effect() == Effect::Write);
         let call = self.record();
-        let mut deadline_ms = self.deadline_ms;
+        let (mut deadline_ms, mut mode) = (self.deadline_ms, self.mode);
         if is_recorded {
             let (record, taken) = self.take_in(coordinator, &call).await?;
             deadline_ms = [deadline_ms, record.deadline_ms].into_iter().flatten().min();
-            let refusal = match taken {
-                Taken::Closed(closed) => Some(Refusal { code: closed.code, text: closed.text }),
-                // One that is known too: whoever took it in may not have come to this.
-                Taken::New | Taken::Known if self.offer.descriptor.effect == Effect::Write => {
-                    self.held_back(coordinator, &record, &call).await?
-                }
-                Taken::New | Taken::Known => None,
-            };
-            if let Some(refusal) = refusal {
+            mode = Mode::of(Some(&record));
+            if let Some(refusal) = self.refusal(coordinator, &record, taken, &call).await? {
                 let mut ended = coordinator.refuse(&self.names, &call, &refusal).await?;
                 if ended.trace_id.is_empty() {
                     ended.trace_id = telemetry::trace_id(&tracing::Span::current());
                 }
                 return Ok(ended);
             }
+        }
+        if mode.is_stubbed(self.effect()) {
+            let stub =
+                coordinator.stub(&self.offer, &self.arguments, &self.names, trace, mode).await;
+            pending.done();
+            return stub;
         }
         let execution = is_recorded.then_some(self.names.name.execution.as_str());
         coordinator
@@ -102,10 +103,37 @@ impl Direct {
                 &self.names,
                 deadline_ms,
                 trace,
+                mode,
                 execution,
                 &mut pending,
             )
             .await
+    }
+
+    fn effect(&self) -> Effect {
+        self.arguments.judged.effect
+    }
+
+    /// Why the call is not run, as its execution tells.
+    async fn refusal(
+        &self,
+        coordinator: &Coordinator,
+        record: &Execution,
+        taken: Taken,
+        call: &CallRecord,
+    ) -> Result<Option<Refusal>, NotAccepted> {
+        let mode = Mode::of(Some(record));
+        if let Taken::Closed(closed) = taken {
+            return Ok(Some(Refusal { code: closed.code, text: closed.text }));
+        }
+        if let Err(refusal) = admit::check_time_again(&self.offer, &self.arguments, mode) {
+            return Ok(Some(refusal));
+        }
+        // One that is known too: whoever took it in may not have come to this.
+        if self.effect() == Effect::Write && !mode.is_stubbed(Effect::Write) {
+            return self.held_back(coordinator, record, call).await;
+        }
+        Ok(None)
     }
 
     /// Why a write must not be queued; one that is queued already is attached to.
@@ -130,7 +158,7 @@ impl Direct {
             echo: Map::new(),
             tool: self.offer.descriptor.name.clone(),
             arguments_hash: hex(&self.arguments.hash),
-            effect: self.offer.descriptor.effect.as_str().to_owned(),
+            effect: self.effect().as_str().to_owned(),
             pool: self.offer.pool.clone(),
             rerun: self.offer.descriptor.rerun,
             is_admitted: true,

@@ -6,15 +6,30 @@ use crate::core::admit::{self, Arguments, Names, Refusal};
 use crate::core::answer::Ended;
 use crate::core::catalog::Offer;
 use crate::core::execution::{CallRecord, Execution};
+use crate::core::mode::Mode;
 use crate::durable::Pending;
 use crate::service::Coordinator;
 use crate::submit::NotAccepted;
 use crate::turn::{REFUSAL_BYTES_MAX, TENANT, local_caller};
 use toolfleet_io::telemetry::{self, spans};
 use toolfleet_io::{ending, fail_point};
-use toolfleet_proto::code::Code;
+use toolfleet_proto::code::{self, Code};
+use toolfleet_proto::json::Json;
 use toolfleet_proto::wire::{CallResult, MAY_HAVE_STARTED, NEVER_STARTED, TraceContext};
 use tracing::{Instrument as _, Span};
+
+/// The span of a call: a child of the current one, or of `trace` where that names one.
+fn call_span(offer: &Offer, names: &Names, trace: &TraceContext) -> Span {
+    let span = spans::execute_tool(spans::Call {
+        execution: &names.name.execution,
+        turn: Some(names.turn.as_str()),
+        call: &names.call_id,
+        tool: &offer.descriptor.name,
+        pool: &offer.pool,
+    });
+    telemetry::set_parent(&span, &trace.traceparent, &trace.tracestate);
+    span
+}
 
 impl Coordinator {
     /// Whether an equal write of the execution ended with an unknown outcome that nobody has settled.
@@ -71,20 +86,14 @@ impl Coordinator {
         names: &Names,
         deadline_ms: Option<i64>,
         trace: TraceContext,
+        mode: Mode,
         execution: Option<&str>,
         pending: &mut Pending,
     ) -> Result<Ended, NotAccepted> {
-        let span = spans::execute_tool(spans::Call {
-            execution: &names.name.execution,
-            turn: Some(names.turn.as_str()),
-            call: &names.call_id,
-            tool: &offer.descriptor.name,
-            pool: &offer.pool,
-        });
-        telemetry::set_parent(&span, &trace.traceparent, &trace.tracestate);
+        let span = call_span(offer, names, &trace);
         let executing = async {
             let clocks = admit::clocks(offer, self.clock.now_ms(), deadline_ms);
-            let job = admit::job(offer, arguments, names, clocks, &local_caller(), trace);
+            let job = admit::job(offer, arguments, names, clocks, &local_caller(), trace, mode);
             let accepted = self.submit(job).await?;
             fail_point::reach("accept:before").await;
             if let Some(execution) = execution.filter(|_| !accepted.is_done())
@@ -103,6 +112,55 @@ impl Coordinator {
             spans::fail(&span, code.as_str());
         }
         Ok(ended)
+    }
+
+    /// Answers a call of a dry run in the tool's place: nothing is queued, and the result is stored like any
+    /// other (CONTRACT 3.9). Handed in again, it reads the one that is there.
+    pub(crate) async fn stub(
+        &self,
+        offer: &Offer,
+        arguments: &Arguments,
+        names: &Names,
+        trace: TraceContext,
+        mode: Mode,
+    ) -> Result<Ended, NotAccepted> {
+        let span = call_span(offer, names, &trace);
+        spans::stubbed(&span);
+        let now_ms = self.clock.now_ms();
+        let (traceparent, tracestate) = telemetry::current_trace_context(&span);
+        let trace = TraceContext { traceparent, tracestate, ..trace };
+        let clocks = admit::clocks(offer, now_ms, None);
+        let job = admit::job(offer, arguments, names, clocks, &local_caller(), trace, mode);
+        let input = Json::parse(&arguments.admitted).unwrap_or(Json::Null);
+        let rendered = offer.expressions.dry_run_result(&offer.descriptor, &input);
+        let result = toolfleet_proto::end::result(&job, &rendered, now_ms);
+        let result = CallResult { is_stubbed: true, ..result };
+        let retention_ms = self.limits.unnamed_retention_ms;
+        let stored = ending::store_result(&self.broker, &job, &names.name, result, retention_ms)
+            .instrument(span.clone())
+            .await
+            .map_err(|error| NotAccepted::Unavailable(error.to_string()))?;
+        if stored.result.arguments_hash != job.arguments_hash {
+            return Err(NotAccepted::Conflict);
+        }
+        let ended = Ended::of_result(&stored.result, !stored.is_new);
+        let code = ended.code.as_deref().and_then(Code::parse);
+        if let Some(code) = code {
+            spans::fail(&span, code.as_str());
+        }
+        if stored.is_new {
+            self.measures.stubbed(&offer.pool, code.map_or(code::OK, Code::as_str));
+        }
+        Ok(ended)
+    }
+
+    /// Tells of a tool whose expression did not say what a call may change.
+    pub(crate) fn note_effect(&self, offer: &Offer, arguments: &Arguments) {
+        if let Some(fault) = &arguments.judged.fault {
+            self.measures.effect_fault();
+            let tool = offer.descriptor.name.as_str();
+            tracing::warn!(tool, fault, "the effect's expression failed, the call is a write");
+        }
     }
 
     /// Stores the result of a call that is not admitted, so that it reads the same ever after; or reads

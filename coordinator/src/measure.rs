@@ -19,6 +19,8 @@ pub struct Measures {
     read: Counter<u64>,
     repaired: Counter<u64>,
     expired: Counter<u64>,
+    stubbed: Counter<u64>,
+    effect_faults: Counter<u64>,
     advisories: Counter<u64>,
     end_to_end: Histogram<f64>,
     cancel: Histogram<f64>,
@@ -76,6 +78,14 @@ impl Measures {
                 "jobs that the broker gave up or was told to remove; any is an alarm",
             ),
             expired: counter("toolfleet_jobs_expired", "calls ended because their time was over"),
+            stubbed: counter(
+                "toolfleet_calls_stubbed",
+                "calls that a dry run answered in the tool's place",
+            ),
+            effect_faults: counter(
+                "toolfleet_effect_faults",
+                "evaluations of an effect that failed, so that the call counts as a write",
+            ),
             end_to_end: seconds("toolfleet_job_e2e", "from submission to the result's arrival"),
             cancel: seconds("toolfleet_cancel", "from the request to cancel a call to its answer"),
             queue_pending: gauge("toolfleet_queue_pending", "jobs that wait for a worker"),
@@ -98,6 +108,7 @@ impl Measures {
         };
         // There from zero on: a series that begins with its first event shows no rise.
         measures.read.add(0, &[]);
+        measures.effect_faults.add(0, &[]);
         for kind in REPAIRS {
             measures.repaired.add(0, &[KeyValue::new("kind", kind)]);
         }
@@ -131,6 +142,17 @@ impl Measures {
     pub fn finished(&self, pool: &str, outcome: &'static str) {
         let [pool] = of_pool(pool);
         self.finished.add(1, &[pool, KeyValue::new("outcome", outcome)]);
+    }
+
+    /// A dry run answered in the tool's place. `outcome` is `ok` or a code.
+    pub fn stubbed(&self, pool: &str, outcome: &'static str) {
+        let [pool] = of_pool(pool);
+        self.stubbed.add(1, &[pool, KeyValue::new("outcome", outcome)]);
+    }
+
+    /// The expression of an effect did not tell: the call counts as a write.
+    pub fn effect_fault(&self) {
+        self.effect_faults.add(1, &[]);
     }
 
     /// A result was read because its announcement did not come.

@@ -5,6 +5,7 @@ use crate::core::answer::Ended;
 use crate::core::catalog::Offer;
 use crate::core::execution::{CallRecord, Execution, Taken, TurnRecord};
 use crate::core::formats::{self, Answered, Format, Message, ModelCall};
+use crate::core::mode::Mode;
 use crate::core::wishes::Wishes;
 use crate::core::{local, turn};
 use crate::durable::{Durable, Pending};
@@ -186,6 +187,9 @@ fn split(
             continue;
         }
         let checked = check(&offers, call, record);
+        if let Ok((offer, arguments)) = &checked {
+            coordinator.note_effect(offer, arguments);
+        }
         let arguments_hash = match &checked {
             Ok((_, arguments)) => arguments.hash,
             Err(_) => admit::hash_unchecked(call),
@@ -224,13 +228,15 @@ fn check(
 ) -> Result<(Offer, Arguments), Refusal> {
     let offer = admit::find(offers, &call.name)?;
     admit::allow(record, offers, &call.name)?;
-    let arguments = admit::check_call(offer, call)?;
+    let arguments = admit::check_call(offer, call, Mode::of(record))?;
     Ok((offer.clone(), arguments))
 }
 
 impl OneCall {
     fn record(&self) -> CallRecord {
-        let offer = self.checked.as_ref().ok().map(|(offer, _)| offer);
+        let checked = self.checked.as_ref().ok();
+        let offer = checked.map(|(offer, _)| offer);
+        let effect = checked.map(|(_, arguments)| arguments.judged.effect.as_str());
         CallRecord {
             call: self.names.name.call.clone(),
             call_id: self.names.call_id.clone(),
@@ -239,7 +245,7 @@ impl OneCall {
             echo: self.echo.clone(),
             tool: self.tool.clone(),
             arguments_hash: hex(&self.arguments_hash),
-            effect: offer.map_or("", |offer| offer.descriptor.effect.as_str()).to_owned(),
+            effect: effect.unwrap_or_default().to_owned(),
             pool: offer.map_or_else(String::new, |offer| offer.pool.clone()),
             rerun: offer.is_some_and(|offer| offer.descriptor.rerun),
             is_admitted: offer.is_some(),
@@ -332,6 +338,15 @@ impl Shared {
         arguments: &Arguments,
         pending: &mut Pending,
     ) -> Result<Ended, NotAccepted> {
+        let trace = TraceContext { baggage: self.baggage.clone(), ..TraceContext::default() };
+        let mode = Mode::of(Some(&self.record));
+        if let Err(refusal) = admit::check_time_again(offer, arguments, mode) {
+            return self.coordinator.refuse(&call.names, &call.record(), &refusal).await;
+        }
+        if mode.is_stubbed(arguments.judged.effect) {
+            let stub = self.coordinator.stub(offer, arguments, &call.names, trace, mode);
+            return stub.await;
+        }
         let mut has_waited = false;
         // One slot of the turn for each call that is queued or runs.
         let slot = match self.parallel.try_acquire() {
@@ -342,14 +357,23 @@ impl Shared {
                 self.parallel.acquire().await.ok()
             }
         };
-        if let Some(ended) = self.ended_already(call, offer, has_waited).await? {
+        let effect = arguments.judged.effect;
+        if let Some(ended) = self.ended_already(call, effect, has_waited).await? {
             return Ok(ended);
         }
-        let trace = TraceContext { baggage: self.baggage.clone(), ..TraceContext::default() };
         let execution = Some(self.record.id.as_str());
         let ended = self
             .coordinator
-            .execute(offer, arguments, &call.names, self.deadline_ms, trace, execution, pending)
+            .execute(
+                offer,
+                arguments,
+                &call.names,
+                self.deadline_ms,
+                trace,
+                mode,
+                execution,
+                pending,
+            )
             .await;
         drop(slot);
         ended
@@ -360,7 +384,7 @@ impl Shared {
     async fn ended_already(
         &self,
         call: &OneCall,
-        offer: &Offer,
+        effect: Effect,
         has_waited: bool,
     ) -> Result<Option<Ended>, NotAccepted> {
         let unavailable =
@@ -370,7 +394,7 @@ impl Shared {
         let refusal = match closed {
             Some(closed) => Some(Refusal { code: closed.code, text: closed.text }),
             // One that is known too: whoever took it in may not have come to this.
-            None => self.held_back(call, offer, has_waited).await?,
+            None => self.held_back(call, effect, has_waited).await?,
         };
         let Some(refusal) = refusal else { return Ok(None) };
         // Another coordinator that was handed the same turn has queued it: submitting attaches to it.
@@ -390,10 +414,10 @@ impl Shared {
     async fn held_back(
         &self,
         call: &OneCall,
-        offer: &Offer,
+        effect: Effect,
         has_waited: bool,
     ) -> Result<Option<Refusal>, NotAccepted> {
-        if offer.descriptor.effect != Effect::Write {
+        if effect != Effect::Write {
             return Ok(None);
         }
         // While it waited, an equal may have ended or been settled.

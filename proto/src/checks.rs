@@ -1,9 +1,11 @@
 //! The checks of a tool, however it was authored: a manifest and a Rust type go through the same
 //! ones (CONTRACT 1.1, 1.3 to 1.7). A manifest adds the line of the key at fault.
 
+mod declared;
 mod naming;
 mod warnings;
 
+pub use declared::{dry_run_result, expression, time_arg};
 pub use naming::{Naming, proposed};
 pub use warnings::warnings;
 
@@ -66,6 +68,7 @@ pub fn of(descriptor: &Descriptor, naming: Option<Naming>) -> Vec<Finding> {
     found.extend(input(&descriptor.input_schema));
     found.extend(descriptor.output_schema.as_ref().and_then(|schema| compiled("output", schema)));
     found.extend(descriptor.presentation.iter().flat_map(manifest::check_presentation));
+    found.extend(declared::of(descriptor));
     found
 }
 
@@ -232,7 +235,7 @@ pub fn may_be_object(schema: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::declared::{Declared, Retry};
+    use crate::declared::{Declared, DryRunResult, Expression, Retry};
     use crate::descriptor::{ResultForm, Runner};
     use serde_json::json;
 
@@ -278,6 +281,21 @@ mod tests {
             presentation: Some(json!({"lable": "Find", "de": {"label": 1}})),
             ..sound()
         };
+        let undecided = Descriptor {
+            output_schema: Some(json!({"type": "integer"})),
+            result: ResultForm::Json,
+            declared: Declared {
+                effect_expr: Some(Expression { expr: "inptu.x".into() }),
+                time_args: vec!["until".into()],
+                dry_run_result: Some(DryRunResult::Value(json!("seven"))),
+                ..Declared::default()
+            },
+            ..sound()
+        };
+        assert_eq!(
+            codes(&undecided),
+            ["tool.expression-invalid", "tool.time-args-invalid", "tool.dry-run-result-invalid",]
+        );
         assert_eq!(
             codes(&faulty),
             [

@@ -16,6 +16,7 @@
 //! | [`json`], [`schema`], [`arguments`], [`output`] | arguments and outputs: parsing, validation, reading |
 //! | [`near`] | names near one that does not exist |
 //! | [`money`] | exact amounts |
+//! | [`expression`], [`time_args`] | expressions over a call's input; its bounds in time |
 
 pub mod arguments;
 pub mod bound;
@@ -27,6 +28,7 @@ pub mod describe;
 pub mod descriptor;
 pub mod effect;
 pub mod end;
+pub mod expression;
 pub mod json;
 pub mod layers;
 pub mod lease;
@@ -38,6 +40,7 @@ pub mod name;
 pub mod near;
 pub mod output;
 pub mod schema;
+pub mod time_args;
 pub mod topology;
 pub mod unit;
 pub mod wire;

@@ -106,6 +106,22 @@ pub fn is_transient_failure(bytes: &[u8]) -> bool {
         .is_some_and(|envelope| is_true(&envelope, "isError") && is_true(&envelope, "transient"))
 }
 
+/// Reads a value that stands for an output: in a text form a string is verbatim, all else is as the tool
+/// would have written it.
+pub fn render_value(
+    value: &Json,
+    form: ResultForm,
+    schema: Option<&Schema>,
+    bytes_max: u64,
+) -> Rendered {
+    match (form, value) {
+        (ResultForm::Text, Json::String(text)) => {
+            render(Produced::Text(text), form, schema, bytes_max)
+        }
+        _ => render(Produced::Json(&value.to_text()), form, schema, bytes_max),
+    }
+}
+
 /// An error as a result, its message within the bound.
 pub fn render_error(code: Code, message: &str, bytes_max: u64) -> Rendered {
     rendered(Some(code), bound(message, bytes_max), None, ResultForm::Text)

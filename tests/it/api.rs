@@ -1,11 +1,13 @@
 //! Refusals, probes and metrics of the API.
 
-use crate::asked::{failed, fleet, ok, problem};
+use crate::asked::{failed, fleet, message, ok, problem};
+use crate::conversation::{codes, contents};
 use reqwest::Method;
 use serde_json::json;
-use toolfleet_tests::{Http, subjects};
+use toolfleet_tests::{Answer, Http, subjects};
 
 const CALL: &str = "/v1/tools/nap/call";
+const CALL_ECHO: &str = "/v1/tools/bench-echo/call";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_web_page_could_send_is_refused() {
@@ -78,15 +80,55 @@ async fn a_faulty_call_is_refused_before_anything_is_queued() {
 async fn bodies_and_arguments_have_a_size() {
     let fleet = fleet().start().await.unwrap();
     let http = fleet.http(0).unwrap();
-    let echo = "/v1/tools/bench-echo/call";
     let padded = |bytes: usize| format!("{{\"input\":{{\"p\":\"{}\"}}}}", "x".repeat(bytes));
-    let answer = http.post_text(echo, padded(4 * 1024 * 1024)).await.unwrap();
+    let answer = http.post_text(CALL_ECHO, padded(4 * 1024 * 1024)).await.unwrap();
     problem(&answer, 413, "body_too_large");
-    let answer = http.post_text(echo, padded(256 * 1024)).await.unwrap();
+    let answer = http.post_text(CALL_ECHO, padded(256 * 1024)).await.unwrap();
     let detail = problem(&answer, 400, "invalid_input")["detail"].as_str().unwrap();
     assert!(detail.contains("262,144") || detail.contains("262144"), "{detail}");
-    let answer = http.post_text(echo, padded(100 * 1024)).await.unwrap();
+    let answer = http.post_text(CALL_ECHO, padded(100 * 1024)).await.unwrap();
     assert_eq!(ok(&answer)["isResultTruncated"], false);
+}
+
+/// Each refusal names the limit and what was handed in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turns_ids_and_nesting_have_bounds() {
+    let fleet = fleet().start().await.unwrap();
+    let http = fleet.http(0).unwrap();
+    let detail = |answer: &Answer, code: &str| {
+        problem(answer, 422, code)["detail"].as_str().unwrap().to_owned()
+    };
+    let many: Vec<String> = (0..129).map(|position| format!("c{position}")).collect();
+    let calls: Vec<_> = many.iter().map(|id| (id.as_str(), "bench-echo", "{}")).collect();
+    let told = detail(&http.turn("e", "t", &message(&calls)).await.unwrap(), "too_many_calls");
+    assert!(told.contains("129") && told.contains("128"), "{told}");
+    let long = "x".repeat(129);
+    let calls = [(long.as_str(), "bench-echo", "{}")];
+    for (execution, turn, asked) in [
+        ("e", "t", message(&calls)),
+        ("e", long.as_str(), message(&calls[..0])),
+        (long.as_str(), "t", message(&calls[..0])),
+    ] {
+        let told = detail(&http.turn(execution, turn, &asked).await.unwrap(), "id_invalid");
+        assert!(told.contains("129") && told.contains("128"), "{told}");
+    }
+    // Deep arguments are the call's own fault, however deep they are; its siblings go on.
+    let deep =
+        |levels: usize| format!("{{\"a\":{}1{}}}", "[".repeat(levels - 1), "]".repeat(levels - 1));
+    let (edge, over, abyss) = (deep(64), deep(65), deep(20_000));
+    let asked = message(&[
+        ("a", "bench-echo", &edge),
+        ("b", "bench-echo", &over),
+        ("c", "bench-echo", &abyss),
+    ]);
+    let answer = http.turn("e", "t", &asked).await.unwrap();
+    assert_eq!(codes(&answer), ["", "invalid_input", "invalid_input"], "{}", answer.text);
+    for text in &contents(&answer)[1..] {
+        assert!(text.contains("nested deeper than 64 levels"), "{text}");
+    }
+    let direct = http.post_text(CALL_ECHO, format!("{{\"input\":{abyss}}}")).await.unwrap();
+    let told = problem(&direct, 400, "invalid_input")["detail"].as_str().unwrap();
+    assert!(told.contains("nested deeper than 64 levels"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

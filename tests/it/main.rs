@@ -9,6 +9,7 @@
 
 mod api;
 mod arguments;
+mod as_of;
 mod asked;
 mod audit;
 mod blocking;
@@ -29,6 +30,7 @@ mod dead_letters;
 mod dev;
 mod docs;
 mod drain;
+mod dry_runs;
 mod executions;
 mod formats;
 mod forms;

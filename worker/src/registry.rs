@@ -248,6 +248,7 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> (Descriptor, Origins) {
         result_bytes_max,
         tags,
         presentation,
+        declared,
     } = tool.spec();
     let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let settled = rules.settle(&Own {
@@ -283,7 +284,7 @@ fn describe_native(tool: &dyn Native, rules: &Rules) -> (Descriptor, Origins) {
         runner: Runner::Native,
         tags,
         presentation,
-        declared: Declared { retry, ..Declared::default() },
+        declared: Declared { retry, ..declared },
     };
     (descriptor, origins)
 }

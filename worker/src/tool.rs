@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::time::Duration;
+use toolfleet_proto::declared::{Declared, DryRunResult, Expression};
 use toolfleet_proto::effect::Effect;
 
 /// A tool written in Rust. Its dependencies (clients, pools, settings) are its own fields.
@@ -101,6 +102,7 @@ pub struct ToolSpec {
     pub(crate) result_bytes_max: Option<u64>,
     pub(crate) tags: Vec<String>,
     pub(crate) presentation: Option<Value>,
+    pub(crate) declared: Declared,
 }
 
 impl ToolSpec {
@@ -119,6 +121,7 @@ impl ToolSpec {
             result_bytes_max: None,
             tags: Vec::new(),
             presentation: None,
+            declared: Declared::default(),
         }
     }
 
@@ -135,6 +138,18 @@ impl ToolSpec {
     /// A tool that changes something: it starts at most once.
     pub fn write(name: impl Into<String>, description: impl Into<String>) -> ToolSpec {
         ToolSpec::new(name, description, Effect::Write)
+    }
+
+    /// A tool whose effect depends on the call: `expr` is CEL over `input`, the checked arguments, and
+    /// yields `read`, `idempotent` or `write`. Where it fails the call is a write.
+    pub fn dynamic(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        expr: impl Into<String>,
+    ) -> ToolSpec {
+        let mut spec = ToolSpec::new(name, description, Effect::Write);
+        spec.declared.effect_expr = Some(Expression { expr: expr.into() });
+        spec
     }
 
     /// A write that honours the idempotency key and may be started again after a lost worker.
@@ -191,6 +206,29 @@ impl ToolSpec {
     #[must_use]
     pub fn result_bytes_max(mut self, bytes: u64) -> ToolSpec {
         self.result_bytes_max = Some(bytes);
+        self
+    }
+
+    /// What a dry run answers instead of running a call that may change something; must be an output of the
+    /// tool.
+    #[must_use]
+    pub fn dry_run_result(mut self, value: impl Into<Value>) -> ToolSpec {
+        self.declared.dry_run_result = Some(DryRunResult::Value(value.into()));
+        self
+    }
+
+    /// The same, as CEL over `input`.
+    #[must_use]
+    pub fn dry_run_expr(mut self, expr: impl Into<String>) -> ToolSpec {
+        self.declared.dry_run_result = Some(DryRunResult::Expr(expr.into()));
+        self
+    }
+
+    /// A property of the input that, in an execution with `asOf`, must be an absolute instant not later
+    /// than that.
+    #[must_use]
+    pub fn time_arg(mut self, property: impl Into<String>) -> ToolSpec {
+        self.declared.time_args.push(property.into());
         self
     }
 

@@ -6,6 +6,7 @@ use super::request::{body_text, deadline, fresh_id, idempotency_key, trace};
 use super::respond::Prefer;
 use crate::core::admit::{self, Names};
 use crate::core::answer::cancel_value;
+use crate::core::mode::Mode;
 use crate::direct::Direct;
 use crate::reading::{done_answer, open_call};
 use crate::service::Coordinator;
@@ -104,9 +105,11 @@ pub(crate) async fn call(
     let offer = admit::find(&offers, &tool).map_err(refuse)?.clone();
     admit::allow(record.as_ref(), &offers, &tool).map_err(refuse)?;
     let input = body.input.as_deref().map(RawValue::get);
-    let arguments = admit::check(&offer, input).map_err(refuse)?;
-    let direct =
-        Direct { offer, arguments, names, deadline_ms, is_bound: body.execution_id.is_some() };
+    let mode = Mode::of(record.as_ref());
+    let arguments = admit::check(&offer, input, mode).map_err(refuse)?;
+    coordinator.note_effect(&offer, &arguments);
+    let is_bound = body.execution_id.is_some();
+    let direct = Direct { offer, arguments, names, deadline_ms, is_bound, mode };
     let running = direct.start(coordinator, record, trace(&headers));
     running.respond(Prefer::read(&headers)).await
 }

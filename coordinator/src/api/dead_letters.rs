@@ -5,6 +5,7 @@ use super::problem::Problem;
 use super::request::{fresh_id, trace};
 use super::respond::Prefer;
 use crate::core::execution::State as ExecutionState;
+use crate::core::mode::Mode;
 use crate::core::{admit, dead_letter};
 use crate::dead_letters::Found;
 use crate::direct::Direct;
@@ -157,10 +158,12 @@ pub(crate) async fn requeue(
     // The version that is offered now: it may be the one that was mended.
     let offers = coordinator.catalog.offers();
     let offer = admit::find(&offers, &job.tool).map_err(Problem::from)?.clone();
+    let mode = Mode::of_job(job);
     let arguments =
-        admit::check(&offer, Some(&dead_letter::arguments(job))).map_err(Problem::from)?;
+        admit::check(&offer, Some(&dead_letter::arguments(job)), mode).map_err(Problem::from)?;
+    coordinator.note_effect(&offer, &arguments);
     // An operator's act: it is no call of the loop, so no record counts it.
-    let direct = Direct { offer, arguments, names, deadline_ms: None, is_bound: false };
+    let direct = Direct { offer, arguments, names, deadline_ms: None, is_bound: false, mode };
     let running = direct.start(coordinator.clone(), None, trace(&headers));
     let prefer =
         if headers.contains_key("prefer") { Prefer::read(&headers) } else { Prefer::ASYNC };

@@ -59,6 +59,10 @@ pub(crate) async fn create(
     check_id("id", &id)?;
     let now_ms = coordinator.clock.now_ms();
     let deadline_ms = deadline(wishes.deadline.as_deref(), now_ms)?;
+    if let Err(fault) = wishes.as_of_ms() {
+        let mend = "use an instant with a zone such as 2025-01-31T12:00:00Z";
+        return Err(Problem::unprocessable("as_of_invalid", fault, mend));
+    }
     let made = Execution::new(&id, ACTOR, &wishes, deadline_ms, now_ms);
     let (record, is_new) = coordinator
         .executions

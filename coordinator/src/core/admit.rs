@@ -3,7 +3,9 @@
 
 use super::catalog::{Offer, Offered, Why};
 use super::execution::Execution;
+use super::expressions::Judged;
 use super::formats::ModelCall;
+use super::mode::Mode;
 use std::collections::BTreeMap;
 use toolfleet_proto::arguments;
 use toolfleet_proto::code::Code;
@@ -11,6 +13,7 @@ use toolfleet_proto::json::Json;
 use toolfleet_proto::lock;
 use toolfleet_proto::name::CallName;
 use toolfleet_proto::near;
+use toolfleet_proto::time_args;
 use toolfleet_proto::wire::{self, Caller, Clocks, Job, LANE, SCHEMA, TraceContext};
 
 /// Why a call is not admitted. Nothing was queued.
@@ -31,6 +34,8 @@ pub struct Arguments {
     pub sent: Option<String>,
     /// Hash of the canonical form of what the caller sent.
     pub hash: [u8; 32],
+    /// What the call may change.
+    pub judged: Judged,
 }
 
 /// Names that a call goes by.
@@ -104,21 +109,42 @@ fn invalid(text: String) -> Refusal {
 }
 
 /// Reads and checks the arguments of a model's call.
-pub fn check_call(offer: &Offer, call: &ModelCall) -> Result<Arguments, Refusal> {
+pub fn check_call(offer: &Offer, call: &ModelCall, mode: Mode) -> Result<Arguments, Refusal> {
     match &call.arguments {
-        Ok(text) => check(offer, text.as_deref()),
+        Ok(text) => check(offer, text.as_deref(), mode),
         Err(why) => Err(invalid(arguments::invalid(why))),
     }
 }
 
-/// Reads and checks arguments: never guessed at, never repaired.
-pub fn check(offer: &Offer, text: Option<&str>) -> Result<Arguments, Refusal> {
+/// Reads and checks arguments: never guessed at, never repaired. `mode`: that of the execution, which
+/// may ask for bounds in time.
+pub fn check(offer: &Offer, text: Option<&str>, mode: Mode) -> Result<Arguments, Refusal> {
     let arguments::Admitted { sent, given } =
         arguments::admit(&offer.input, text).map_err(invalid)?;
+    check_time(offer, &given, mode)?;
+    let judged = offer.expressions.effect(&offer.descriptor, &given);
     let hash = sent.hash();
     let (admitted, sent) = (given.to_text(), sent.to_text());
     let sent = (sent != admitted).then_some(sent);
-    Ok(Arguments { admitted, sent, hash })
+    Ok(Arguments { admitted, sent, hash, judged })
+}
+
+fn check_time(offer: &Offer, input: &Json, mode: Mode) -> Result<(), Refusal> {
+    let names = &offer.descriptor.declared.time_args;
+    match mode.as_of_ms {
+        Some(as_of_ms) => time_args::check(names, input, as_of_ms).map_err(invalid),
+        None => Ok(()),
+    }
+}
+
+/// Looks at the bounds in time once more: the execution may have been made, with its instant, after the
+/// arguments were checked.
+pub fn check_time_again(offer: &Offer, arguments: &Arguments, mode: Mode) -> Result<(), Refusal> {
+    if mode.as_of_ms.is_none() || offer.descriptor.declared.time_args.is_empty() {
+        return Ok(());
+    }
+    let input = Json::parse(&arguments.admitted).map_err(|error| invalid(error.to_string()))?;
+    check_time(offer, &input, mode)
 }
 
 /// The clocks of a call that is submitted now. `deadline_ms` is the caller's or the execution's.
@@ -146,6 +172,7 @@ pub fn job(
     clocks: Clocks,
     caller: &Caller,
     trace: TraceContext,
+    mode: Mode,
 ) -> Job {
     let descriptor = &offer.descriptor;
     Job {
@@ -159,7 +186,7 @@ pub fn job(
         arguments: arguments.admitted.clone().into(),
         arguments_sent: arguments.sent.clone().unwrap_or_default().into(),
         arguments_hash: arguments.hash.to_vec().into(),
-        effect: wire::Effect::from(descriptor.effect).into(),
+        effect: wire::Effect::from(arguments.judged.effect).into(),
         rerun: descriptor.rerun,
         clocks: Some(clocks),
         max_attempts: descriptor.max_attempts,
@@ -170,8 +197,8 @@ pub fn job(
         idempotency_key: names.name.idempotency_key(),
         caller: Some(caller.clone()),
         trace: Some(trace),
-        dry_run: false,
-        as_of_ms: 0,
+        dry_run: mode.dry_run,
+        as_of_ms: mode.as_of_ms.unwrap_or(0),
         is_unnamed: names.is_unnamed,
         request_id: names.request_id.clone(),
         requeued_from: names.requeued_from.clone(),
@@ -216,24 +243,27 @@ mod tests {
                 presentation: None,
                 declared: toolfleet_proto::declared::Declared::default(),
             }),
+            expressions: Arc::default(),
             is_live: true,
         }
     }
 
     #[test]
     fn defaults_are_filled_in_and_what_was_sent_is_kept() {
-        let arguments = check(&offer(), Some(r#"{"city":"Oslo"}"#)).unwrap();
+        let arguments = check(&offer(), Some(r#"{"city":"Oslo"}"#), Mode::default()).unwrap();
         assert_eq!(arguments.admitted, r#"{"city":"Oslo","days":3}"#);
         assert_eq!(arguments.sent.as_deref(), Some(r#"{"city":"Oslo"}"#));
-        let whole = check(&offer(), Some(r#"{"city":"Oslo","days":3}"#)).unwrap();
+        let whole = check(&offer(), Some(r#"{"city":"Oslo","days":3}"#), Mode::default()).unwrap();
         assert_eq!(whole.sent, None);
-        let spaced = check(&offer(), Some(" { \"days\" : 3, \"city\":\"Oslo\" } ")).unwrap();
+        let spaced =
+            check(&offer(), Some(" { \"days\" : 3, \"city\":\"Oslo\" } "), Mode::default())
+                .unwrap();
         assert_eq!(spaced.hash, whole.hash, "the same arguments, however they are written");
     }
 
     #[test]
     fn a_refusal_says_what_and_where() {
-        let text = |text: Option<&str>| check(&offer(), text).unwrap_err().text;
+        let text = |text: Option<&str>| check(&offer(), text, Mode::default()).unwrap_err().text;
         assert!(text(None).starts_with("invalid input: city: "), "{}", text(None));
         assert!(text(Some(r#"{"city":5}"#)).starts_with("invalid input: city: "));
         assert!(
@@ -241,6 +271,25 @@ mod tests {
             "{}",
             text(Some("{"))
         );
+    }
+
+    #[test]
+    fn an_execution_as_of_an_instant_asks_for_bounds_in_time() {
+        let mut bounded = offer();
+        let mut descriptor = Descriptor::clone(&bounded.descriptor);
+        descriptor.declared.time_args = vec!["city".into()];
+        bounded.descriptor = Arc::new(descriptor);
+        let as_of = |as_of_ms| Mode { as_of_ms, dry_run: false };
+        let text = Some(r#"{"city":"Oslo"}"#);
+        let arguments = check(&bounded, text, as_of(None)).unwrap();
+        assert_eq!(check_time_again(&bounded, &arguments, as_of(None)), Ok(()));
+        let refusal = check(&bounded, text, as_of(Some(1_000))).unwrap_err();
+        assert_eq!(refusal.code, Code::InvalidInput);
+        assert!(refusal.text.starts_with("invalid input: city: expected an absolute instant"));
+        assert_eq!(check_time_again(&bounded, &arguments, as_of(Some(1_000))), Err(refusal));
+        let text = Some(r#"{"city":"1970-01-01T00:00:01Z"}"#);
+        assert!(check(&bounded, text, as_of(Some(1_000))).is_ok());
+        assert!(check(&bounded, text, as_of(Some(999))).is_err());
     }
 
     #[test]

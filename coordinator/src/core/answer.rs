@@ -10,6 +10,10 @@ use toolfleet_proto::wire::{CallResult, CancelRecord, OutputForm, Reports, StopE
 
 /// One ended call, however it ended: with a stored result, or refused before anything was queued.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and callers read them all"
+)]
 pub struct Ended {
     /// `<node>:<turn>:<callId>`.
     pub call: String,
@@ -35,6 +39,8 @@ pub struct Ended {
     pub duration_ms: i64,
     /// Whether the result was cut.
     pub is_truncated: bool,
+    /// Whether a dry run answered in the tool's place.
+    pub is_stubbed: bool,
     /// Whether the result was recorded for an earlier submission.
     pub is_replayed: bool,
     /// 32 hexadecimal digits.
@@ -90,6 +96,7 @@ impl Ended {
             queue_ms: result.queued_ms,
             duration_ms: result.duration_ms,
             is_truncated: result.is_truncated,
+            is_stubbed: result.is_stubbed,
             is_replayed,
             trace_id: trace_id(traceparent),
             start_state: result.start_state.clone(),
@@ -115,6 +122,7 @@ impl Ended {
             queue_ms: 0,
             duration_ms: 0,
             is_truncated: rendered.is_truncated,
+            is_stubbed: false,
             is_replayed: false,
             trace_id: String::new(),
             start_state: String::new(),
@@ -151,6 +159,9 @@ impl Ended {
         entry.insert("durationMs".into(), json!(self.duration_ms));
         entry.insert("isResultTruncated".into(), json!(self.is_truncated));
         entry.insert("traceId".into(), json!(self.trace_id));
+        if self.is_stubbed {
+            entry.insert("stubbed".into(), json!(true));
+        }
         if self.code.is_some() && !self.start_state.is_empty() {
             entry.insert("startState".into(), json!(self.start_state));
         }
@@ -219,7 +230,13 @@ mod tests {
         let value: Value = serde_json::from_str(&answer).unwrap();
         assert_eq!((value["ok"].clone(), value["executionId"].clone()), (json!(true), json!("e")));
         assert_eq!(value["traceId"], "0af7651916cd43dd8448eb211c80319c");
-        assert_eq!(value.get("code"), None);
+        assert_eq!((value.get("code"), value.get("stubbed")), (None, None));
+    }
+
+    #[test]
+    fn what_a_dry_run_answered_is_marked() {
+        let stored = CallResult { is_stubbed: true, ..result("ok", "paid", OutputForm::Text) };
+        assert_eq!(Ended::of_result(&stored, false).entry()["stubbed"], json!(true));
     }
 
     #[test]

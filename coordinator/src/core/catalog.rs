@@ -6,6 +6,7 @@ mod report;
 
 pub use offered::{Offered, Why, Withheld};
 
+use super::expressions::Expressions;
 use choose::{Candidate, choose};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct Offer {
     pub descriptor: Arc<Descriptor>,
     /// Compiled schema of its input.
     pub input: Arc<Schema>,
+    /// Its expressions.
+    pub expressions: Arc<Expressions>,
     /// Whether a live worker has it; else its pool is scaled to zero or gone.
     pub is_live: bool,
 }
@@ -33,6 +36,7 @@ pub struct Offer {
 struct Known {
     descriptor: Arc<Descriptor>,
     input: Arc<Schema>,
+    expressions: Arc<Expressions>,
 }
 
 /// What the bucket of tools says. Fed by a watch, asked by requests.
@@ -81,8 +85,11 @@ impl Catalog {
         }
         let input = Schema::compile(&version.descriptor.input_schema)
             .map_err(|error| format!("{}: {}", version.descriptor.name, error.message))?;
-        let known =
-            Known { descriptor: Arc::new(version.descriptor.clone()), input: Arc::new(input) };
+        let known = Known {
+            descriptor: Arc::new(version.descriptor.clone()),
+            input: Arc::new(input),
+            expressions: Arc::new(Expressions::compile(&version.descriptor)),
+        };
         self.compiled.insert(version.hash.clone(), known);
         Ok(())
     }
@@ -172,6 +179,7 @@ impl Catalog {
             hash: chosen.hash.to_owned(),
             descriptor: Arc::clone(&known.descriptor),
             input: Arc::clone(&known.input),
+            expressions: Arc::clone(&known.expressions),
             is_live: chosen.is_live,
         })
     }

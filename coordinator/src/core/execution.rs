@@ -25,6 +25,10 @@ const FRAME_BYTES: usize = 180;
 /// Most calls at the same time that an execution may be given.
 pub const PARALLEL_MAX: u32 = 128;
 
+/// Keys of a record that callers do not read, or read in another form.
+const HIDDEN: [&str; 7] =
+    ["turns", "madeWith", "settled", "deadlineMs", "createdAtMs", "endedAtMs", "asOfMs"];
+
 /// Whether calls are still taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -149,6 +153,12 @@ pub struct Execution {
     /// Nothing starts or runs after it, fleet's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<i64>,
+    /// Whether only reads run; everything else is answered without being run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+    /// The instant that it sees the world as of, milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of_ms: Option<i64>,
     /// Words to find it by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -206,6 +216,9 @@ impl Execution {
                 .max_parallel_calls
                 .unwrap_or(u32::try_from(PARALLEL_CALLS_MAX).unwrap_or(u32::MAX)),
             deadline_ms,
+            dry_run: wishes.dry_run.unwrap_or(false),
+            // One that does not read was refused before.
+            as_of_ms: wishes.as_of_ms().unwrap_or(None),
             labels: wishes.labels.clone().unwrap_or_default(),
             made_with: wishes.hash(),
             turns: Vec::new(),
@@ -364,7 +377,7 @@ impl Execution {
     pub fn summary(&self) -> Value {
         let mut value = serde_json::to_value(self).unwrap_or_default();
         if let Some(object) = value.as_object_mut() {
-            for key in ["turns", "madeWith", "settled", "deadlineMs", "createdAtMs", "endedAtMs"] {
+            for key in HIDDEN {
                 object.remove(key);
             }
             object.insert("toolCallsUsed".into(), self.calls_used().into());
@@ -374,6 +387,9 @@ impl Execution {
             }
             if let Some(at_ms) = self.deadline_ms {
                 object.insert("deadline".into(), end::instant(at_ms).into());
+            }
+            if let Some(at_ms) = self.as_of_ms {
+                object.insert("asOf".into(), end::instant(at_ms).into());
             }
             if self.state == State::LimitExceeded {
                 object.insert("raise".into(), "maxToolCalls".into());

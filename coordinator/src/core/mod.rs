@@ -7,10 +7,12 @@ pub mod catalog;
 pub mod dead_letter;
 pub mod execution;
 pub mod export;
+pub mod expressions;
 pub mod formats;
 #[cfg(test)]
 pub(crate) mod golden;
 pub mod local;
+pub mod mode;
 pub mod openapi;
 pub mod reports;
 pub mod room;

@@ -35,8 +35,6 @@ impl Wishes {
     pub fn not_yet(&self) -> Vec<&'static str> {
         [
             ("agent", self.agent.is_some()),
-            ("dryRun", self.dry_run == Some(true)),
-            ("asOf", self.as_of.is_some()),
             ("exclusive", self.exclusive.is_some()),
             ("cancelOnDisconnect", self.cancel_on_disconnect == Some(true)),
             ("budget", self.budget.is_some()),
@@ -60,6 +58,17 @@ impl Wishes {
         faults
     }
 
+    /// The instant of `asOf`, milliseconds since the Unix epoch; the error is a sentence.
+    pub fn as_of_ms(&self) -> Result<Option<i64>, String> {
+        let Some(text) = self.as_of.as_deref() else { return Ok(None) };
+        let instant = text.parse::<jiff::Timestamp>().map_err(|error| format!("asOf: {error}"))?;
+        // Jobs carry the instant as a number, of which 0 says that there is none.
+        match instant.as_millisecond() {
+            0 => Err("asOf must be another instant than 1970-01-01T00:00:00Z".to_owned()),
+            as_of_ms => Ok(Some(as_of_ms)),
+        }
+    }
+
     /// Hash of the wishes, the id left out.
     pub fn hash(&self) -> String {
         let rest = Wishes { id: None, ..self.clone() };
@@ -75,8 +84,8 @@ mod tests {
     #[test]
     fn wishes_that_are_not_built_yet_are_named_and_equal_wishes_are_equal() {
         let wishes: Wishes =
-            serde_json::from_str(r#"{"budget": {}, "dryRun": true, "asOf": "x"}"#).unwrap();
-        assert_eq!(wishes.not_yet(), ["dryRun", "asOf", "budget"]);
+            serde_json::from_str(r#"{"budget": {}, "dryRun": true, "exclusive": true}"#).unwrap();
+        assert_eq!(wishes.not_yet(), ["exclusive", "budget"]);
         assert!(serde_json::from_str::<Wishes>(r#"{"maxToolcalls": 1}"#).is_err());
         let one: Wishes =
             serde_json::from_str(r#"{"id":"a","maxToolCalls":1,"labels":{"a":"1","b":"2"}}"#)
@@ -85,5 +94,15 @@ mod tests {
             serde_json::from_str(r#"{"labels":{"b":"2","a":"1"},"maxToolCalls":1}"#).unwrap();
         assert_eq!(one.hash(), two.hash());
         assert_eq!(Wishes { max_tool_calls: Some(0), ..Wishes::default() }.faults().len(), 1);
+    }
+
+    #[test]
+    fn an_instant_has_a_zone() {
+        let of = |text: &str| Wishes { as_of: Some(text.into()), ..Wishes::default() }.as_of_ms();
+        assert_eq!(Wishes::default().as_of_ms(), Ok(None));
+        assert_eq!(of("1970-01-01T02:00:01+02:00"), Ok(Some(1_000)));
+        for text in ["", "yesterday", "2025-01-01", "2025-01-01T00:00:00", "1970-01-01T00:00:00Z"] {
+            assert!(of(text).is_err(), "{text}");
+        }
     }
 }

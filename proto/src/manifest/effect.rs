@@ -2,7 +2,7 @@
 
 use super::fault::Faults;
 use super::tree::{self, Kind, Member};
-use super::value::{self, expression};
+use super::value;
 use crate::checks;
 use crate::declared::Expression;
 use crate::effect::Effect;
@@ -44,8 +44,7 @@ pub(super) fn read(members: &[Member], faults: &mut Faults<'_>) -> Effects {
             of(effect)
         }
         Kind::Table(_) => {
-            value::not_yet(member.line, "an expression as `effect`", faults);
-            let expression = expression(member, faults);
+            let expression = value::over_input(member, faults);
             Effects { effect: expression.as_ref().map(|_| Effect::Write), expression }
         }
         _ => {

@@ -1,5 +1,5 @@
-//! The keys beyond schemas, clocks and bound: checked whole and kept in the descriptor, so that what obeys
-//! those whose work comes later needs nothing but to turn them on (CONTRACT 1.1).
+//! The keys that may be absent without a trace: checked whole and kept in the descriptor, also those
+//! whose work comes later, so that what obeys them needs nothing but to turn them on (CONTRACT 1.1).
 
 use super::effect::Effects;
 use super::fault::Faults;
@@ -7,13 +7,15 @@ use super::run::Run;
 use super::tables;
 use super::tree::{self, Kind, Member};
 use super::value::{
-    address, bytes, count, expression, flag, known_keys, not_yet, span_ms, table, text, texts,
-    wrong_kind,
+    address, bytes, count, expression, flag, known_keys, not_yet, over_input, span_ms, table, text,
+    texts, wrong_kind,
 };
+use crate::checks;
 use crate::declared::{
     CanUse, Declared, DryRunResult, Enabled, LIMIT_COUNT_MAX, ProcessLimits, Retry, TRIES_DEFAULT,
     TRIES_MAX,
 };
+use crate::descriptor::ResultForm;
 use crate::effect::Effect;
 use crate::money::{self, Money};
 use crate::schema::Schema;
@@ -24,6 +26,7 @@ pub(super) fn read(
     members: &[Member],
     effects: &Effects,
     input: Option<&Value>,
+    output: Output<'_>,
     run: Option<&Run>,
     faults: &mut Faults<'_>,
 ) -> Declared {
@@ -34,7 +37,8 @@ pub(super) fn read(
         time_args: member("time_args")
             .map(|member| time_args(member, input, faults))
             .unwrap_or_default(),
-        dry_run_result: member("dry_run_result").and_then(|member| dry_run_result(member, faults)),
+        dry_run_result: member("dry_run_result")
+            .and_then(|member| dry_run_result(member, output, faults)),
         limits: member("limits").and_then(|member| limits(member, faults)),
         roles: member("roles").map(|member| roles(member, faults)).unwrap_or_default(),
         ability: member("ability").and_then(|member| text(member, faults)),
@@ -90,10 +94,9 @@ fn time_args(member: &Member, input: Option<&Value>, faults: &mut Faults<'_>) ->
     let schema = input.and_then(|schema| Schema::compile(schema).ok());
     let mut names = Vec::new();
     for (line, name) in texts(member, "[\"until\"]", faults).unwrap_or_default() {
-        if schema.as_ref().is_some_and(|schema| !schema.has_property(&name)) {
-            let message = format!("the input has no property `{name}`");
-            let mend = "name a property of `[input]`, or add it there";
-            faults.at(line, "tool.time-args-invalid", message, mend);
+        let finding = checks::time_arg(&name, schema.as_ref());
+        if finding.is_some() {
+            faults.finding(Some(line), finding);
         } else if !names.contains(&name) {
             names.push(name);
         }
@@ -101,14 +104,30 @@ fn time_args(member: &Member, input: Option<&Value>, faults: &mut Faults<'_>) ->
     names
 }
 
-fn dry_run_result(member: &Member, faults: &mut Faults<'_>) -> Option<DryRunResult> {
+/// How an output is read, and what it must fit.
+#[derive(Clone, Copy)]
+pub(super) struct Output<'a> {
+    pub(super) form: ResultForm,
+    pub(super) schema: Option<&'a Value>,
+}
+
+fn dry_run_result(
+    member: &Member,
+    output: Output<'_>,
+    faults: &mut Faults<'_>,
+) -> Option<DryRunResult> {
     if let Kind::Table(members) = &member.node.kind
         && matches!(members.as_slice(), [only] if only.key == "expr")
     {
-        return expression(member, faults).map(|found| DryRunResult::Expr(found.expr));
+        return over_input(member, faults).map(|found| DryRunResult::Expr(found.expr));
     }
     match member.node.to_value() {
-        Ok(value) => Some(DryRunResult::Value(value)),
+        Ok(value) => {
+            let finding = checks::dry_run_result(&value, output.form, output.schema);
+            let is_sound = finding.is_none();
+            faults.finding(Some(member.line), finding);
+            is_sound.then_some(DryRunResult::Value(value))
+        }
         Err((line, kind)) => {
             let message = format!("`dry_run_result` holds {kind}, which JSON cannot say");
             faults.at(line, "manifest.type", message, "write a string");

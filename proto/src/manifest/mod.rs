@@ -24,6 +24,7 @@ use crate::descriptor::{Descriptor, ResultForm, Runner};
 use crate::layers::{Origin, Origins, Rules};
 use fault::Faults;
 use keys::Support;
+use later::Output;
 use schemas::Side;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -232,9 +233,12 @@ fn assemble(
     let output_schema = tree::find(members, "output")
         .and_then(|member| schemas::read(member, Side::Output, read_beside, faults));
     let run = run::read(members, faults);
-    let declared = later::read(members, &effects, input_schema.as_ref(), run.as_ref(), faults);
-    let (run, clocks) = (run?, clocks?);
     let by_default = if output_schema.is_some() { ResultForm::Json } else { ResultForm::Text };
+    let form = run.as_ref().and_then(|run| run.result).unwrap_or(by_default);
+    let output = Output { form, schema: output_schema.as_ref() };
+    let input = input_schema.as_ref();
+    let declared = later::read(members, &effects, input, output, run.as_ref(), faults);
+    let (run, clocks) = (run?, clocks?);
     let origin = |is_said| if is_said { Origin::Tool } else { Origin::BuiltIn };
     let origins = Origins {
         effect: origin(tree::find(members, "effect").is_some()),
@@ -253,7 +257,7 @@ fn assemble(
         result_bytes_max: clocks.settled.result_bytes_max,
         input_schema: input_schema?,
         output_schema,
-        result: run.result.unwrap_or(by_default),
+        result: form,
         runner: Runner::Exec { command: run.command.clone() },
         tags,
         presentation,

@@ -6,6 +6,7 @@ use super::keys::{Absent, Form, Key, Support};
 use super::tables::{LIMITS, PRESENTATION, RETRY, RUN, TOP};
 use crate::checks::MAX_ATTEMPTS_MAX;
 use crate::declared::{EXPRESSION_BYTES_MAX, LIMIT_COUNT_MAX, TRIES_MAX};
+use crate::expression::{DEPTH_MAX, INPUT, MACROS_MAX, WORK_MAX};
 use crate::limit::RESULT_BYTES_CAP;
 use crate::schema::SCHEMA_BYTES_MAX;
 use crate::unit::{self, DURATIONS, SIZES};
@@ -49,7 +50,7 @@ const NOT_YET: &str = "
 ## Not yet
 
 These keys are known, checked, and then refused (`manifest.not-yet`): a key is never ignored. The same
-holds for an expression as `effect`, for `enabled` other than `true` and for `weight` other than 1.
+holds for `enabled` other than `true` and for `weight` other than 1.
 
 | key | value | will say |
 |---|---|---|
@@ -68,6 +69,7 @@ pub fn render() -> String {
          `GET /v1/tools?format=native` as\nthey stand here; nothing fills placeholders in yet.\n",
     );
     values(&mut page);
+    expressions(&mut page);
     page.push_str(NOT_YET);
     for (table, keys) in [("", TOP), ("run.", RUN), ("presentation.", PRESENTATION)] {
         for key in keys.iter().filter(|key| key.support == Support::NotYet) {
@@ -137,6 +139,37 @@ fn size(bytes: u64) -> String {
         (kilobytes, 0) => format!("{} KB", unit::thousands(kilobytes)),
         _ => format!("{} B", unit::thousands(bytes)),
     }
+}
+
+/// What an expression may say.
+fn expressions(page: &mut String) {
+    let _ = write!(
+        page,
+        "
+## Expressions
+
+Where an expression may stand it is written `{{ expr = \"…\" }}`, in CEL (the Common Expression Language). It
+knows one name, `{INPUT}`: the checked arguments, defaults filled in.
+
+```toml
+effect = {{ expr = \"input.sql.matches('(?i)^ *select ') ? 'read' : 'write'\" }}
+dry_run_result = {{ expr = \"{{'id': 0, 'title': input.title}}\" }}
+```
+
+* There are the operators of the language, `has`, `all`, `exists`, `exists_one`, `map`, `filter`, `size`, `contains`,
+  `startsWith`, `endsWith`, `matches` (its pattern written out), `type`, `dyn` and the conversions `string`, `bytes`,
+  `int`, `uint`, `double` and `bool`; no times and durations.
+* An absent property is an error: ask `has(input.x)` first. Whole numbers are integers, others floats; an integer beyond
+  64 bits is a float. The keys of a map have no order; the result has them sorted.
+* It has at most {} bytes, {DEPTH_MAX} levels and {MACROS_MAX} macros, and an evaluation may take {} steps: one for each part of
+  a macro's body and entry, for each value and 16 bytes of text that is copied, compared or put together, for each byte
+  that a pattern looks at. What takes more is an error.
+* What cannot be compiled is a fault of the manifest. An `effect` that fails is a `write`, logged and counted; a
+  `dry_run_result` that fails or does not fit `[output]` ends the call as an error that says so.
+",
+        unit::thousands(EXPRESSION_BYTES_MAX as u64),
+        unit::thousands(WORK_MAX),
+    );
 }
 
 /// How values are written, with their limits.

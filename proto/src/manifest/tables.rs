@@ -33,7 +33,8 @@ pub(super) const TOP: &[Key] = &[
         Form::Either(&[Form::Words(&["read", "idempotent", "write"]), Form::Expression]),
         Absent::Words("`write`"),
         "What a call may change, which decides whether it runs again after its worker was lost: `read` \
-         and `idempotent` calls do, a `write` that may have started does not. An expression is known and does not work yet.",
+         and `idempotent` calls do, a `write` that may have started does not. An expression over `input` \
+         tells it for each call; where it fails or yields something else, the call is a `write`.",
     ),
     now(
         "timeout",
@@ -99,16 +100,19 @@ pub(super) const TOP: &[Key] = &[
         Form::Flag,
         "A check before a person is asked, and again before the call runs; not for a `read`.",
     ),
-    not_yet(
+    now(
         "time_args",
         Form::List,
-        "Arguments that must be absolute instants in an execution with `asOf`; each is a property of the \
-         input.",
+        Absent::Nothing,
+        "Arguments that bound the tool in time, each a property of the input: in an execution with `asOf` \
+         they must be there, absolute instants with a zone, none later than `asOf`.",
     ),
-    not_yet(
+    now(
         "dry_run_result",
         Form::Either(&[Form::Expression, Form::Any]),
-        "What a dry run answers instead of running the tool.",
+        Absent::Words("`Operation acknowledged.`"),
+        "What a dry run answers for an `idempotent` or `write` call, which is then not run: a value that \
+         the tool could answer, or an expression over `input` that yields one.",
     ),
     not_yet("cost", Form::Money, "The most that one call can cost, reserved before it runs."),
     now(

@@ -4,6 +4,7 @@ use super::fault::Faults;
 use super::keys::{self, Key};
 use super::tables::EXPRESSION;
 use super::tree::{self, Kind, Member, Node};
+use crate::checks;
 use crate::declared::{EXPRESSION_BYTES_MAX, Expression};
 use crate::unit::{self, UnitError};
 
@@ -170,6 +171,19 @@ pub(super) fn expression(member: &Member, faults: &mut Faults<'_>) -> Option<Exp
         return None;
     }
     Some(Expression { expr: expr.clone() })
+}
+
+/// An expression over the input of a call, which compiles.
+pub(super) fn over_input(member: &Member, faults: &mut Faults<'_>) -> Option<Expression> {
+    let found = expression(member, faults)?;
+    let finding = checks::expression(&member.key, &found.expr);
+    let is_sound = finding.is_none();
+    let line = match &member.node.kind {
+        Kind::Table(members) => tree::find(members, "expr").map(|inner| inner.line),
+        _ => None,
+    };
+    faults.finding(line, finding);
+    is_sound.then_some(found)
 }
 
 /// Faults of the keys of a table that it does not have.

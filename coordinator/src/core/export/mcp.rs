@@ -26,7 +26,8 @@ pub(super) fn tool(tool: &Descriptor) -> Value {
     Value::Object(shown)
 }
 
-/// Hints from the effect. What may change something is said to be destructive: the effect does not tell.
+/// Hints from the effect, which is the most that any call may have. What may change something is said to
+/// be destructive: the effect does not tell.
 fn annotations(effect: Effect) -> Value {
     match effect {
         Effect::Read => json!({"readOnlyHint": true}),

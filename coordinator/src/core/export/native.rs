@@ -2,6 +2,12 @@
 
 use crate::core::catalog::Offer;
 use serde_json::{Value, json};
+use toolfleet_proto::descriptor::Descriptor;
+
+/// The effect of every call, or that it depends on the call.
+fn effect(descriptor: &Descriptor) -> &'static str {
+    if descriptor.declared.effect_expr.is_some() { "dynamic" } else { descriptor.effect.as_str() }
+}
 
 /// One tool, its schemas as the author wrote them.
 pub(super) fn tool(offer: &Offer) -> Value {
@@ -9,7 +15,7 @@ pub(super) fn tool(offer: &Offer) -> Value {
     let mut value = json!({
         "name": descriptor.name,
         "description": descriptor.description,
-        "effect": descriptor.effect.as_str(),
+        "effect": effect(descriptor),
         "inputSchema": descriptor.input_schema,
         "tags": descriptor.tags,
         "pool": offer.pool,

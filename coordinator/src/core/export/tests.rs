@@ -48,6 +48,7 @@ impl Sample {
             pool: "default".into(),
             hash: descriptor.hash(),
             input: Arc::new(Schema::compile(&descriptor.input_schema).unwrap()),
+            expressions: Arc::default(),
             descriptor: Arc::new(descriptor),
             is_live: true,
         }

@@ -72,6 +72,8 @@ pub const OUTCOME: &str = "toolfleet.outcome";
 pub const RESULT_BYTES: &str = "toolfleet.result_bytes";
 /// Whether the result was cut.
 pub const TRUNCATED: &str = "toolfleet.truncated";
+/// Whether a dry run answered in the tool's place.
+pub const STUBBED: &str = "toolfleet.stubbed";
 /// Money spent, in billionths of a dollar.
 pub const SPEND_AMOUNT: &str = "toolfleet.spend.amount";
 /// What the money went to.

@@ -210,6 +210,11 @@ pub fn fail(span: &Span, code: &'static str) {
     span.set_status(Status::error(code));
 }
 
+/// Notes on a call's span that a dry run answered in the tool's place.
+pub fn stubbed(execute_tool: &Span) {
+    execute_tool.set_attribute(names::STUBBED, true);
+}
+
 /// How an attempt ended: `result_bytes` after bounding, and whether the result was cut.
 pub fn result(span: &Span, result_bytes: usize, truncated: bool) {
     span.set_attribute(names::RESULT_BYTES, signed(result_bytes as u64));

@@ -18,15 +18,13 @@ fn read_keys(keys: &str) -> (Vec<(&'static str, Option<u32>)>, Option<Declared>)
 }
 
 /// Each key that waits, well written, on line 1.
-const WAITING: [(&str, &str); 9] = [
+const WAITING: [(&str, &str); 7] = [
     ("roles", "roles = [\"admin\"]"),
     ("ability", "ability = \"refund\""),
     ("can_use", "can_use = { expr = \"actor.id != ''\" }"),
     ("channel", "channel = \"owner\""),
     ("confirm", "confirm = true"),
     ("preflight", "preflight = true"),
-    ("time_args", "time_args = [\"until\"]"),
-    ("dry_run_result", "dry_run_result = { id = 7 }"),
     ("cost", "cost = \"0.05 USD\""),
 ];
 
@@ -42,13 +40,9 @@ fn every_known_key_that_does_nothing_yet_is_refused_by_name() {
         assert_eq!((faults[0].code, faults[0].line), ("manifest.not-yet", Some(1)), "{key}");
         assert!(faults[0].message.contains(key), "{}", faults[0]);
     }
-    for keys in [
-        "effect = { expr = \"x\" }",
-        "enabled = false",
-        "enabled = { flag = \"x\" }",
-        "enabled = { env = \"X\" }",
-        "weight = 2",
-    ] {
+    for keys in
+        ["enabled = false", "enabled = { flag = \"x\" }", "enabled = { env = \"X\" }", "weight = 2"]
+    {
         assert_eq!(faults_of(keys), [("manifest.not-yet", Some(1))], "{keys}");
     }
     for run in [
@@ -114,6 +108,33 @@ fn what_they_say_is_kept_in_the_descriptor() {
 }
 
 #[test]
+fn the_line_of_an_expression_that_is_wrong_is_told() {
+    let (faults, _) = read_keys("tags = []\n[effect]\n\nexpr = \"inptu.x\"");
+    assert!(faults.contains(&("tool.expression-invalid", Some(4))), "{faults:?}");
+}
+
+#[test]
+fn what_a_dry_run_answers_fits_the_output() {
+    let of = |result: &str, rest: &str| {
+        let text = format!(
+            "dry_run_result = {result}\ndescription = \"D\"\n{rest}\n[run]\nexec = [\"a\"]"
+        );
+        match toml(&text) {
+            Ok(_) => Vec::new(),
+            Err(faults) => faults.iter().map(|fault| (fault.code, fault.line)).collect(),
+        }
+    };
+    let typed = "[output]\ntype = \"object\"\nrequired = [\"id\"]";
+    let faulty = [("tool.dry-run-result-invalid", Some(1))];
+    assert_eq!(of("{ id = 7 }", typed), []);
+    assert_eq!(of("{ name = 7 }", typed), faulty);
+    assert_eq!(of("\"done\"", typed), faulty);
+    assert_eq!(of("{ expr = \"1\" }", typed), [], "what it yields is checked when it is asked");
+    assert_eq!(of("\"done\"", ""), []);
+    assert_eq!(of("[1, 2]", ""), []);
+}
+
+#[test]
 fn the_way_to_verify_and_a_program_that_stays_are_kept_too() {
     let text = "description = \"D\"\n[run]\nexec = [\"a\"]\nmode = \"warm\"\nverify = { exec = [\"./asked\"] }";
     let source = Source { file: "f", package: None, stem: "f", text, syntax: Syntax::Toml };
@@ -129,6 +150,9 @@ fn their_forms_are_checked_all_the_same() {
         ("effect = { exp = \"x\" }", "manifest.unknown-key"),
         ("effect = { expr = \" \" }", "tool.expression-invalid"),
         ("effect = { expr = 1 }", "manifest.type"),
+        ("effect = { expr = \"inptu.x\" }", "tool.expression-invalid"),
+        ("effect = { expr = \"input.x ? 'read'\" }", "tool.expression-invalid"),
+        ("dry_run_result = { expr = \"now()\" }", "tool.expression-invalid"),
         ("retry = 3", "manifest.type"),
         ("retry = {}", "tool.retry-invalid"),
         ("retry = { trys = 3 }\neffect = \"read\"", "manifest.unknown-key"),
