@@ -392,6 +392,27 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_in_rust_declares_what_a_manifest_can() {
+        let built = |spec: ToolSpec| {
+            let mut builder = Builder::default();
+            builder.native(Arc::new(Odd(spec)));
+            let faults = |faults: Vec<Fault>| faults.iter().map(|fault| fault.code).collect();
+            builder.build().map_err::<Vec<_>, _>(faults)
+        };
+        let spec = ToolSpec::dynamic("odd", "Odd", "has(input.dry) ? 'read' : 'write'");
+        let registry = built(spec.dry_run_result("done")).unwrap();
+        let found = &registry.tools().next().unwrap().descriptor;
+        assert_eq!(found.effect.as_str(), "write", "the most that it may be");
+        assert!(found.declared.effect_expr.is_some() && found.declared.dry_run_result.is_some());
+        let spec = ToolSpec::dynamic("odd", "Odd", "dry");
+        let codes = built(spec.dry_run_expr("input.").time_arg("since")).err().unwrap();
+        assert_eq!(
+            codes,
+            ["tool.expression-invalid", "tool.time-args-invalid", "tool.expression-invalid"]
+        );
+    }
+
+    #[test]
     fn a_tool_in_rust_gets_the_defaults_that_it_leaves_open() {
         let pool = Own { timeout_ms: Some(5_000), max_attempts: Some(2), ..Own::default() };
         let rules = Rules { pool, ..Rules::default() };

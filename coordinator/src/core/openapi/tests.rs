@@ -2,6 +2,7 @@
 
 use super::*;
 use serde_json::json;
+use toolfleet_proto::layers::Rules;
 use toolfleet_proto::manifest::{self, Syntax};
 use toolfleet_proto::schema::Schema;
 
@@ -32,7 +33,14 @@ fn why(paths: Value, components: Value) -> String {
 fn load(tool: &Imported) -> manifest::Manifest {
     let read = |_: &str| Err("no file".to_owned());
     let text = tool.manifest.to_string();
-    manifest::parse("t.json", &tool.name, &text, Syntax::Json, &read).unwrap()
+    let source = manifest::Source {
+        file: "t.json",
+        package: None,
+        stem: &tool.name,
+        text: &text,
+        syntax: Syntax::Json,
+    };
+    manifest::parse(source, &Rules::default(), &read).unwrap()
 }
 
 fn exec(tool: &Imported) -> Vec<String> {
