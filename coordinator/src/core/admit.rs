@@ -132,7 +132,8 @@ pub fn check(offer: &Offer, text: Option<&str>, mode: Mode) -> Result<Arguments,
 fn check_time(offer: &Offer, input: &Json, mode: Mode) -> Result<(), Refusal> {
     let names = &offer.descriptor.declared.time_args;
     match mode.as_of_ms {
-        Some(as_of_ms) => time_args::check(names, input, as_of_ms).map_err(invalid),
+        Some(as_of_ms) => time_args::check(names, input, as_of_ms)
+            .map_err(|issue| invalid(arguments::invalid(&issue))),
         None => Ok(()),
     }
 }
@@ -143,7 +144,8 @@ pub fn check_time_again(offer: &Offer, arguments: &Arguments, mode: Mode) -> Res
     if mode.as_of_ms.is_none() || offer.descriptor.declared.time_args.is_empty() {
         return Ok(());
     }
-    let input = Json::parse(&arguments.admitted).map_err(|error| invalid(error.to_string()))?;
+    let input = Json::parse(&arguments.admitted)
+        .map_err(|error| invalid(arguments::invalid(&error.to_string())))?;
     check_time(offer, &input, mode)
 }
 
