@@ -251,7 +251,14 @@ async fn an_interrupted_test_leaves_nothing_behind() {
         (&json!("cancelled"), &json!("Tool error: interrupted"))
     );
     let sleeper: i32 = shown["run"]["stderr"].as_str().unwrap().parse().unwrap();
-    assert!(!Path::new(&format!("/proc/{sleeper}")).exists(), "its child is gone");
+    until("its child is gone", SOON, async || {
+        let stat = fs::read_to_string(format!("/proc/{sleeper}/stat")).unwrap_or_default();
+        // One that nobody has reaped yet is dead all the same.
+        let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
+        (state.is_empty() || state.starts_with('Z')).then_some(())
+    })
+    .await
+    .unwrap();
     assert_eq!(fs::read_dir(place.scratch.path()).unwrap().count(), 0, "nothing is left");
 }
 
