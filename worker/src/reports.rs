@@ -223,7 +223,7 @@ mod tests {
         let kept = reports.kept().unwrap();
         assert_eq!(kept.progress.unwrap().text, "half");
         assert_eq!(kept.components[0].props.to_vec(), b"{\"n\":1}");
-        assert_eq!(kept.metrics[0].value, 3.0);
+        assert_eq!((kept.metrics[0].name.as_str(), kept.metrics[0].value), ("rows", 3.0));
     }
 
     #[tokio::test]

@@ -68,7 +68,8 @@ impl Kept {
         if component.id.is_empty() {
             component.id.clone_from(&component.name);
         }
-        component.fallback_text = cut(&component.fallback_text, TEXT_BYTES_MAX).to_owned();
+        let kept_bytes = component.fallback_text.floor_char_boundary(TEXT_BYTES_MAX);
+        component.fallback_text.truncate(kept_bytes);
         if !are_names([&component.id, &component.name]) {
             return self.let_go();
         }
