@@ -110,7 +110,12 @@ async fn a_dry_run_runs_reads_and_answers_the_rest() {
     for tool in ["pay", "ship", "drop", "odd", "mute"] {
         assert_eq!(starts(&fleet, tool), 0, "{tool} has run");
     }
+}
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_has_its_limits_and_another_execution_runs_for_real() {
+    let fleet = tools().start().await.unwrap();
+    let (first, second) = (fleet.http(0).unwrap(), fleet.http(1).unwrap());
     // They count against the limit, and are not checked less strictly.
     create(&first, json!({"id": "l", "dryRun": true, "maxToolCalls": 1})).await;
     let two = message(&[("a", "drop", "{}"), ("b", "drop", "{}"), ("c", "drop", "[]")]);

@@ -136,7 +136,7 @@ impl Harm {
     }
 
     /// Wakes everything up, so that what is open can end.
-    pub(crate) fn repair(&self, fleet: &Fleet, doors: &Doors) -> anyhow::Result<()> {
+    pub(crate) fn repair(fleet: &Fleet, doors: &Doors) -> anyhow::Result<()> {
         for member in fleet.workers.iter().chain(&fleet.coordinators) {
             let _ = member.resume();
         }

@@ -75,7 +75,7 @@ pub async fn run(fleet: Fleet, plan: Plan) -> anyhow::Result<Report> {
         tokio::time::sleep(harm.pause()).await;
         harm.do_one(&mut fleet, &doors).await?;
     }
-    harm.repair(&fleet, &doors)?;
+    Harm::repair(&fleet, &doors)?;
     let mut heard = Vec::with_capacity(calls.len());
     let settling = Instant::now();
     for client in clients {
