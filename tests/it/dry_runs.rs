@@ -125,7 +125,7 @@ async fn a_dry_run_has_its_limits_and_another_execution_runs_for_real() {
     let real = first.turn("r", "t", &message(&[("a", "pay", "{}")])).await.unwrap();
     assert_eq!(contents(&real), ["{\"id\":7}"]);
     assert_eq!((stubbed(&real.body["calls"]), starts(&fleet, "pay")), (vec![false], 1));
-    let page = fleet.admin(0).unwrap().get("/metrics").await.unwrap().text;
+    let page = fleet.admin(1).unwrap().get("/metrics").await.unwrap().text;
     assert!(page.contains("toolfleet_calls_stubbed_total{"), "{page}");
 }
 
