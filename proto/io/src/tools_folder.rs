@@ -193,14 +193,28 @@ fn read_one(dir: &Path, package: Option<&str>, name: &str, rules: &Rules) -> Rea
             text
         };
         let source = Source { file: &file, package, stem, text: &text, syntax };
-        let manifest = manifest::parse(source, rules, &beside)?;
+        let parsed = manifest::parse(source, rules, &beside);
         let folder = std::path::absolute(package.map_or_else(|| dir.into(), |p| dir.join(p)))
             .map_err(|error| vec![folder_fault(dir, &error)])?;
-        program::check(&resolve_command(&folder, &manifest.command)).map_err(|missing| {
+        // The program is looked at whatever else is wrong: all faults are told at once.
+        let command = match &parsed {
+            Ok(manifest) => Some(manifest.command.clone()),
+            Err(_) => manifest::command_of(&text, syntax),
+        };
+        let command = command.map(|words| resolve_command(&folder, &words));
+        let missing = command.and_then(|command| program::check(&command).err());
+        let missing = missing.map(|missing| {
             let line = manifest::line_of(&text, syntax, &["run", "exec"]);
-            vec![missing.into_fault(&file, line)]
-        })?;
-        Ok(FoundTool { manifest, folder, file: file.clone() })
+            missing.into_fault(&file, line)
+        });
+        match (parsed, missing) {
+            (Ok(manifest), None) => Ok(FoundTool { manifest, folder, file: file.clone() }),
+            (parsed, missing) => {
+                let mut faults = parsed.err().unwrap_or_default();
+                faults.extend(missing);
+                Err(faults)
+            }
+        }
     });
     let tool = checks::joined(package, stem);
     Reading { file, path, tool, schemas: schemas.into_inner(), outcome }

@@ -128,6 +128,19 @@ pub fn line_of(text: &str, syntax: Syntax, path: &[&str]) -> Option<u32> {
     line
 }
 
+/// The words of `[run] exec` alone, so that the program can be looked at although something else of the
+/// manifest is faulty; `None` where they are not a list of strings.
+pub fn command_of(text: &str, syntax: Syntax) -> Option<Vec<String>> {
+    let Kind::Table(members) = tree::read(text, syntax).ok()?.kind else { return None };
+    let Kind::Table(run) = &tree::find(&members, "run")?.node.kind else { return None };
+    let Kind::List(words) = &tree::find(run, "exec")?.node.kind else { return None };
+    let text = |node: &tree::Node| match &node.kind {
+        Kind::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    words.iter().map(text).collect::<Option<Vec<String>>>().filter(|words| !words.is_empty())
+}
+
 /// What is wrong with words for people (CONTRACT 1.9), given as they stand under `presentation`.
 pub fn check_presentation(words: &serde_json::Value) -> Vec<checks::Finding> {
     words::of_value(words)
