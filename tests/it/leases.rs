@@ -54,6 +54,17 @@ impl Watched {
     fn changes(&self) -> Vec<Held> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// The newest value that is none of these. A tool may start, and say so, before the next look at
+    /// the lease that it started under.
+    async fn seen_after(&self, known: &[&str], within: Duration) -> String {
+        until("the lease is seen", within, async || {
+            let newest = self.changes().pop()?.value?;
+            (!known.contains(&newest.as_str())).then_some(newest)
+        })
+        .await
+        .unwrap()
+    }
 }
 
 impl Drop for Watched {
@@ -171,9 +182,12 @@ async fn a_worker_that_wakes_takes_nothing_from_the_one_that_took_over() {
         tokio::spawn(async move { http.call_as("sleepy", "links", "sleepy", json!({})).await });
     let watched = Watched::start(&fleet, "sleepy").await;
     ledger.started(1, SOON).await.unwrap();
-    let holder = fleet.workers.iter().position(|worker| holds(&watched, worker.ready())).unwrap();
+    let first = watched.seen_after(&[], SOON).await;
+    let holder = fleet.workers.iter().position(|worker| holds(&first, worker.ready())).unwrap();
     fleet.workers[holder].pause().unwrap();
     ledger.started(2, SOON).await.unwrap();
+    let second = watched.seen_after(&[&first], SOON).await;
+    assert!(holds(&second, fleet.workers[1 - holder].ready()), "{second}");
     let taken_over = watched.changes().len();
     fleet.workers[holder].resume().unwrap();
     // Longer than the woken one takes to say whatever it has to say.
@@ -191,10 +205,8 @@ async fn a_worker_that_wakes_takes_nothing_from_the_one_that_took_over() {
     assert_eq!(fleet.results_of(&name("sleepy")).await.unwrap(), 1);
 }
 
-/// Whether the lease is the worker's that wrote this ready file.
-fn holds(watched: &Watched, ready: &serde_json::Value) -> bool {
-    let changes = watched.changes();
-    let value = changes.iter().rev().find_map(|held| held.value.clone()).unwrap_or_default();
+/// Whether a lease of this value is the worker's that wrote this ready file.
+fn holds(value: &str, ready: &serde_json::Value) -> bool {
     value.split('|').nth(1) == ready["worker"].as_str()
 }
 
