@@ -1,18 +1,20 @@
 //! The tools of a worker: descriptor, compiled schemas, and what runs each (CONTRACT 1.4, 1.5).
 
+mod native;
+mod shared;
+
+pub use native::describe;
+pub use shared::Shared;
+
 use crate::runner::exec::Exec;
 use crate::runner::native::Native;
-use crate::tool::ToolSpec;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::Arc;
 use toolfleet_io::tools_folder::{self, Found, FoundTool};
 use toolfleet_proto::checks::{self, Finding, Naming};
-use toolfleet_proto::declared::{Declared, Retry, TRIES_DEFAULT};
-use toolfleet_proto::describe::Described;
-use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner};
-use toolfleet_proto::layers::{Origin, Origins, Own, Rules};
+use toolfleet_proto::descriptor::Descriptor;
+use toolfleet_proto::layers::Rules;
 use toolfleet_proto::limit::{SLOTS_EXEC, SLOTS_WAITING};
 use toolfleet_proto::manifest::Fault;
 use toolfleet_proto::schema::Schema;
@@ -80,53 +82,6 @@ impl Registry {
     }
 }
 
-/// The tools of a worker as they are now. With `--watch` they change while it runs; versions that were
-/// replaced stay runnable for the jobs that were admitted under them.
-#[derive(Clone)]
-pub struct Shared {
-    state: Arc<RwLock<State>>,
-}
-
-struct State {
-    now: Arc<Registry>,
-    replaced: VecDeque<Arc<Registered>>,
-}
-
-/// Replaced versions that are remembered.
-const REPLACED_MAX: usize = 256;
-
-impl Shared {
-    /// These tools, for now.
-    pub fn new(registry: Arc<Registry>) -> Shared {
-        Shared { state: Arc::new(RwLock::new(State { now: registry, replaced: VecDeque::new() })) }
-    }
-
-    /// The tools as they are now.
-    pub fn now(&self) -> Arc<Registry> {
-        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).now)
-    }
-
-    /// The tool of that name and version, also where it was replaced since.
-    pub fn find(&self, name: &str, hash: &str) -> Option<Arc<Registered>> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let replaced =
-            || state.replaced.iter().find(|tool| tool.hash == hash && tool.descriptor.name == name);
-        state.now.find(name, hash).or_else(replaced).cloned()
-    }
-
-    /// Other tools from now on.
-    pub fn replace(&self, next: Arc<Registry>) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut state.now, next);
-        for tool in before.tools() {
-            if state.now.find(&tool.descriptor.name, &tool.hash).is_none() {
-                state.replaced.push_front(Arc::clone(tool));
-            }
-        }
-        state.replaced.truncate(REPLACED_MAX);
-    }
-}
-
 /// Gathers tools and all their faults.
 #[derive(Default)]
 pub struct Builder {
@@ -156,7 +111,7 @@ impl Builder {
     }
 
     fn checked(&mut self, tool: Arc<dyn Native>, naming: Option<Naming>) {
-        let (descriptor, _) = describe_native(tool.as_ref(), &self.rules);
+        let (descriptor, _) = native::describe_native(tool.as_ref(), &self.rules);
         for Finding { code, message, mend } in checks::of(&descriptor, naming) {
             let message = format!("{}: {message}", descriptor.name);
             self.faults.push(Fault { code, file: BUILT_IN.into(), line: None, message, mend });
@@ -226,73 +181,13 @@ fn no_guard(guard: &Path) -> Fault {
     }
 }
 
-/// A tool written in Rust, as `describe` shows it.
-pub fn describe(tool: &dyn Native, rules: &Rules) -> Described {
-    let (descriptor, origins) = describe_native(tool, rules);
-    let hash = descriptor.hash();
-    Described { descriptor, hash, package: None, file: None, secrets: Vec::new(), origins }
-}
-
-fn describe_native(tool: &dyn Native, rules: &Rules) -> (Descriptor, Origins) {
-    let ToolSpec {
-        name,
-        description,
-        effect,
-        rerun,
-        timeout,
-        queue_timeout,
-        total_timeout,
-        max_attempts,
-        tries,
-        retry_wait_max,
-        result_bytes_max,
-        tags,
-        presentation,
-        declared,
-    } = tool.spec();
-    let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    let settled = rules.settle(&Own {
-        timeout_ms: timeout.map(ms),
-        queue_timeout_ms: queue_timeout.map(ms),
-        max_attempts,
-        result_bytes_max,
-    });
-    let retry = (tries.is_some() || retry_wait_max.is_some()).then(|| Retry {
-        tries: tries.unwrap_or(TRIES_DEFAULT),
-        wait_max_ms: retry_wait_max.map(ms),
-    });
-    let all_attempts_ms = settled.timeout_ms.saturating_mul(settled.max_attempts.into());
-    let mut origins = settled.origins;
-    // Its type says both.
-    (origins.effect, origins.result) = (Origin::Tool, Origin::Tool);
-    if total_timeout.is_some() {
-        origins.total_timeout = Origin::Tool;
-    }
-    let descriptor = Descriptor {
-        name,
-        description,
-        effect,
-        rerun,
-        timeout_ms: settled.timeout_ms,
-        queue_timeout_ms: settled.queue_timeout_ms,
-        total_timeout_ms: total_timeout.map_or(all_attempts_ms, ms),
-        max_attempts: settled.max_attempts,
-        result_bytes_max: settled.result_bytes_max,
-        input_schema: tool.input_schema(),
-        output_schema: tool.output_schema(),
-        result: if tool.is_text() { ResultForm::Text } else { ResultForm::Json },
-        runner: Runner::Native,
-        tags,
-        presentation,
-        declared: Declared { retry, ..declared },
-    };
-    (descriptor, origins)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bench_echo::BenchEcho;
+    use crate::tool::ToolSpec;
+    use std::time::Duration;
+    use toolfleet_proto::layers::Own;
 
     #[test]
     fn a_tool_is_found_only_under_its_own_version() {
@@ -303,19 +198,6 @@ mod tests {
         assert!(registry.find("bench-echo", &hash).is_some());
         assert!(registry.find("bench-echo", "other").is_none());
         assert_eq!(registry.slots(), SLOTS_WAITING);
-    }
-
-    #[test]
-    fn a_replaced_version_still_runs_what_was_admitted_under_it() {
-        let mut builder = Builder::default();
-        builder.native(Arc::new(BenchEcho));
-        let registry = Arc::new(builder.build().unwrap());
-        let hash = registry.tools().next().unwrap().hash.clone();
-        let shared = Shared::new(registry);
-        shared.replace(Arc::new(Registry::default()));
-        assert!(shared.now().find("bench-echo", &hash).is_none());
-        assert!(shared.find("bench-echo", &hash).is_some());
-        assert!(shared.find("bench-echo", "other").is_none());
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! TOML and JSON as one tree whose nodes know their lines, so that both are checked by one text.
 
+mod json;
+
 use super::Syntax;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
-use std::collections::HashSet;
-use std::fmt;
 use toml::de::{DeTable, DeValue};
 
 /// Deepest nesting that is read. Dotted TOML keys nest without any bracket, and the walks here and
@@ -132,7 +130,7 @@ struct Reader<'a> {
     problems: Vec<Problem>,
 }
 
-impl<'a> Reader<'a> {
+impl Reader<'_> {
     fn problem(&mut self, line: u32, message: String) {
         if self.problems.iter().all(|problem| problem.line != line) {
             self.problems.push(Problem { line, message });
@@ -195,84 +193,6 @@ impl<'a> Reader<'a> {
         };
         Some(Node { line, kind })
     }
-
-    fn json(&mut self) -> Option<Node> {
-        // The first pass checks the whole text, its depth and its numbers; the second one, over raw
-        // parts, finds places and keys given twice.
-        let checked = serde_json::from_str::<Value>(self.text)
-            .and_then(|_| serde_json::from_str::<&'a RawValue>(self.text));
-        match checked {
-            Ok(raw) => self.json_node(raw.get(), 0),
-            Err(error) => {
-                let line = u32::try_from(error.line()).unwrap_or(u32::MAX).max(1);
-                let message = error.to_string();
-                let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-                self.problem(line, message);
-                None
-            }
-        }
-    }
-
-    /// Offset of a part of the text that is read.
-    fn offset(&self, part: &str) -> usize {
-        (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
-    }
-
-    fn json_node(&mut self, part: &'a str, depth: usize) -> Option<Node> {
-        let offset = self.offset(part);
-        let line = self.lines.at(offset);
-        if depth > DEPTH_MAX {
-            self.too_deep(line);
-            return None;
-        }
-        let kind = match part.as_bytes().first()? {
-            b'{' => {
-                let Members(parts) = serde_json::from_str(part).ok()?;
-                let mut seen = HashSet::new();
-                let mut members = Vec::with_capacity(parts.len());
-                for (key, raw) in parts {
-                    let line = self.json_key_line(raw.get());
-                    if !seen.insert(key.clone()) {
-                        self.problem(line, format!("key `{key}` is given twice"));
-                    }
-                    let node = self.json_node(raw.get(), depth + 1)?;
-                    members.push(Member { key, line, node });
-                }
-                Kind::Table(members)
-            }
-            b'[' => {
-                let parts: Vec<&'a RawValue> = serde_json::from_str(part).ok()?;
-                let mut items = Vec::with_capacity(parts.len());
-                for raw in parts {
-                    items.push(self.json_node(raw.get(), depth + 1)?);
-                }
-                Kind::List(items)
-            }
-            _ => match serde_json::from_str(part).ok()? {
-                Value::Bool(flag) => Kind::Bool(flag),
-                Value::Number(_) if is_beyond_64_bits(part) => {
-                    Kind::Alien("an integer above 64 bits")
-                }
-                Value::Number(number) => Kind::Number(number),
-                Value::String(text) => Kind::Text(text),
-                Value::Null | Value::Array(_) | Value::Object(_) => Kind::Null,
-            },
-        };
-        Some(Node { line, kind })
-    }
-
-    /// The line of the key before a member's value: back over the colon and white space.
-    fn json_key_line(&self, value: &str) -> u32 {
-        let before = self.text.get(..self.offset(value)).unwrap_or_default().trim_end();
-        let before = before.strip_suffix(':').unwrap_or(before).trim_end();
-        self.lines.at(before.len().saturating_sub(1))
-    }
-}
-
-/// A whole number that would lose digits, as it would in TOML.
-fn is_beyond_64_bits(digits: &str) -> bool {
-    let is_whole = digits.bytes().all(|b| b.is_ascii_digit() || b == b'-');
-    is_whole && digits.parse::<i64>().is_err() && digits.parse::<u64>().is_err()
 }
 
 /// Drops a TOML value level by level: dropped as a whole, a long dotted key overflows the stack.
@@ -288,31 +208,6 @@ fn dismantle(root: DeValue<'_>) {
             }
             _ => {}
         }
-    }
-}
-
-/// Members of an object in order, those given twice included.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(InOrder)
     }
 }
 
