@@ -4,6 +4,7 @@ use crate::bound::grouped;
 use crate::checks;
 use crate::descriptor::{Descriptor, ResultForm, Runner};
 use crate::effect::Effect;
+use crate::isolation::{Isolation, Level};
 use crate::layers::Origins;
 use crate::limit::Limits;
 use crate::lock::{Lock, unpinned_text};
@@ -38,6 +39,10 @@ pub struct Pool<'a> {
     pub limits: &'a Limits,
     /// What may be offered, where there is a lock.
     pub lock: Option<&'a Lock>,
+    /// How far its programs are shut in.
+    pub isolation: Isolation,
+    /// What this machine's kernel can do of it.
+    pub kernel: Level,
 }
 
 impl Pool<'_> {
@@ -51,10 +56,12 @@ impl Pool<'_> {
         warnings
     }
 
-    /// `{"pool", "tools"}`, sizes in bytes and spans in milliseconds.
+    /// `{"pool", "isolation": {"setting", "level"}, "tools"}`, sizes in bytes and spans in milliseconds.
     pub fn json(&self) -> Value {
         let tools: Vec<Value> = self.tools.iter().map(|tool| self.tool_json(tool)).collect();
-        json!({"pool": self.name, "tools": tools})
+        let reached = self.isolation.reached(self.kernel);
+        let isolation = json!({"setting": self.isolation, "level": reached});
+        json!({"pool": self.name, "isolation": isolation, "tools": tools})
     }
 
     fn tool_json(&self, tool: &Described) -> Value {
@@ -86,6 +93,8 @@ impl Pool<'_> {
     /// A paragraph a tool, for people.
     pub fn text(&self) -> String {
         let mut lines = vec![format!("pool {}: {}", self.name, tools_counted(self.tools.len()))];
+        let reached = self.isolation.reached(self.kernel).words();
+        lines.push(format!("isolation of programs on this machine: {reached}"));
         for tool in self.tools {
             lines.push(String::new());
             lines.extend(self.paragraph(tool));
@@ -182,11 +191,18 @@ mod tests {
     fn values_come_with_their_origins_and_warnings() {
         let tools = [described(MANIFEST)];
         let lock = Lock::default();
-        let pool =
-            Pool { name: "web", tools: &tools, limits: &Limits::default(), lock: Some(&lock) };
+        let pool = Pool {
+            name: "web",
+            tools: &tools,
+            limits: &Limits::default(),
+            lock: Some(&lock),
+            isolation: Isolation::Available,
+            kernel: Level::Files,
+        };
         let text = pool.text();
         for line in [
             "pool web: 1 tool",
+            "isolation of programs on this machine: files",
             "pay: Pays",
             "  effect       write             built in",
             "  runner       exec ./pay --once",
@@ -200,6 +216,8 @@ mod tests {
         }
         assert!(text.contains("\n  warning: a write may run for 40 s and a drain waits 30 s"));
         assert!(text.contains("\n  warning: the tool pay is not offered: version "), "{text}");
+        let shown = json!({"setting": "available", "level": "files"});
+        assert_eq!(pool.json()["isolation"], shown);
         let value = &pool.json()["tools"][0];
         assert_eq!(
             (&value["timeoutMs"], &value["resultBytesMax"]),

@@ -29,6 +29,7 @@ pub mod descriptor;
 pub mod effect;
 pub mod end;
 pub mod expression;
+pub mod isolation;
 pub mod json;
 pub mod layers;
 pub mod lease;

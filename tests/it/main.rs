@@ -38,6 +38,7 @@ mod full;
 mod guard;
 mod here;
 mod interleavings;
+mod isolation;
 mod keepalive;
 mod leases;
 mod limits;

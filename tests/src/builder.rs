@@ -183,7 +183,7 @@ impl Builder {
         let urls = nodes.iter().map(NatsServer::url).collect::<Vec<_>>().join(",");
         let fail_points = dir.join(FAIL_POINTS);
         fs::create_dir(&fail_points)?;
-        let mut env = self.environment(&urls, &redis.url());
+        let mut env = self.environment(&urls, &redis.url(), dir);
         env.push((fail_point::FOLDER.to_owned(), fail_points.to_string_lossy().into_owned()));
         let broker = broker_at(&urls).await?;
         if self.is_clustered {
@@ -246,9 +246,15 @@ impl Builder {
         Ok(())
     }
 
-    fn environment(&self, nats_url: &str, redis_url: &str) -> Vec<(String, String)> {
-        let servers = [("TOOLFLEET_NATS__URL", nats_url), ("TOOLFLEET_REDIS__URL", redis_url)];
-        let fixed = servers.into_iter().chain(SHORT_CLOCKS);
+    fn environment(&self, nats_url: &str, redis_url: &str, dir: &Path) -> Vec<(String, String)> {
+        // Ledgers lie there.
+        let writable = format!("[\"{}\"]", dir.display());
+        let own = [
+            ("TOOLFLEET_NATS__URL", nats_url),
+            ("TOOLFLEET_REDIS__URL", redis_url),
+            ("TOOLFLEET_WORKER__WRITABLE", writable.as_str()),
+        ];
+        let fixed = own.into_iter().chain(SHORT_CLOCKS);
         let fixed = fixed.map(|(key, value)| (key.to_owned(), value.to_owned()));
         fixed.chain(self.env.iter().cloned()).collect()
     }

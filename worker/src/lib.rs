@@ -42,6 +42,7 @@ mod context;
 mod core;
 mod drive;
 mod edge;
+mod isolation;
 mod lease;
 mod measure;
 mod memory;

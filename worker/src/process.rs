@@ -2,8 +2,9 @@
 //! of their own call [`main`] from theirs.
 
 use crate::bench_echo::BenchEcho;
+use crate::isolation::ShutIn;
 use crate::memory;
-use crate::registry::{self, Builder, Registry};
+use crate::registry::{self, Builder, Programs, Registry};
 use crate::runner::exec::Exec;
 use crate::runner::native::Native;
 use crate::service::{Error, Service, worker_name};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use toolfleet_io::config::{self, Checked};
 use toolfleet_io::health::{self, Health};
-use toolfleet_io::{described, signal, telemetry};
+use toolfleet_io::{described, isolation, signal, telemetry};
 use toolfleet_proto::checks;
 use toolfleet_proto::describe::{Described, Pool};
 use toolfleet_proto::manifest::Fault;
@@ -159,6 +160,9 @@ pub fn main(tools: Tools) -> ExitCode {
     };
     memory::warn(&registry, slots);
     let root = scratch_root(&checked);
+    if registry.tools().any(|tool| !tool.run.is_native()) {
+        ShutIn::of(&checked, &root).tell();
+    }
     // Beside the start: it may be much.
     std::thread::spawn(move || Exec::remove_leftovers(&root));
     let ended = run(checked, registry, args.ready_file, watched, worker);
@@ -177,12 +181,13 @@ pub(crate) fn complain(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
 
 /// Every tool, or every fault of every tool.
 fn gather(tools: &Tools, checked: &Checked) -> Result<Arc<Registry>, Vec<Fault>> {
-    let scratch = scratch_root(checked);
     let mut builder = Builder::by(checked.rules.clone());
     builder.own(Arc::new(BenchEcho));
     tools.native.iter().for_each(|tool| builder.native(Arc::clone(tool)));
     if let Some(dir) = &checked.config.worker.tools {
-        builder.folder(dir, &scratch, &guard_path());
+        let scratch_root = scratch_root(checked);
+        let shut_in = ShutIn::of(checked, &scratch_root);
+        builder.folder(dir, &Programs { scratch_root, guard: guard_path(), shut_in });
     }
     builder.build().map(Arc::new)
 }
@@ -209,6 +214,8 @@ fn describe(tools: &Tools, checked: &Checked, is_json: bool) -> ExitCode {
         tools: &described,
         limits: &checked.limits,
         lock: None,
+        isolation: checked.config.worker.isolation,
+        kernel: isolation::level(),
     };
     let shown = if is_json { pool.json().to_string() } else { pool.text() };
     let _ = writeln!(std::io::stdout().lock(), "{shown}");

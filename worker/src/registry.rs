@@ -6,10 +6,11 @@ mod shared;
 pub use native::describe;
 pub use shared::Shared;
 
+use crate::isolation::ShutIn;
 use crate::runner::exec::Exec;
 use crate::runner::native::Native;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toolfleet_io::tools_folder::{self, Found, FoundTool};
 use toolfleet_proto::checks::{self, Finding, Naming};
@@ -90,6 +91,17 @@ pub struct Builder {
     faults: Vec<Fault>,
 }
 
+/// What the programs of a worker run with.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// Each attempt gets a folder of its own below it.
+    pub scratch_root: PathBuf,
+    /// The guard that each runs under.
+    pub guard: PathBuf,
+    /// What they may use.
+    pub shut_in: ShutIn,
+}
+
 /// What faults of tools in Rust name as their file.
 const BUILT_IN: &str = "(built in)";
 
@@ -119,23 +131,25 @@ impl Builder {
         self.add(BUILT_IN, descriptor, Run::Native(tool), Vec::new());
     }
 
-    /// Adds every manifest of a folder. Its programs run under `guard`, each attempt in a folder of its
-    /// own below `scratch_root`.
-    pub fn folder(&mut self, dir: &Path, scratch_root: &Path, guard: &Path) {
+    /// Adds every manifest of a folder, whose programs run as they say.
+    pub fn folder(&mut self, dir: &Path, programs: &Programs) {
         let Found { tools, faults } = tools_folder::look(dir, &self.rules);
         let has_manifests = !tools.is_empty() || faults.iter().any(|f| f.code != "manifest.folder");
         self.faults.extend(faults);
-        if has_manifests && !guard.is_file() {
-            self.faults.push(no_guard(guard));
+        if has_manifests {
+            self.faults
+                .extend(no_guard(&programs.guard).into_iter().chain(programs.shut_in.fault()));
         }
-        tools.into_iter().for_each(|tool| self.manifest(tool, scratch_root, guard));
+        tools.into_iter().for_each(|tool| self.manifest(tool, programs));
     }
 
-    fn manifest(&mut self, found: FoundTool, scratch_root: &Path, guard: &Path) {
+    fn manifest(&mut self, found: FoundTool, programs: &Programs) {
         let FoundTool { manifest, folder, file } = found;
         let command = tools_folder::resolve_command(&folder, &manifest.command);
         let limits = manifest.descriptor.declared.limits.clone().unwrap_or_default();
-        let exec = Exec::new(command, scratch_root.into()).under(guard.into()).within(limits);
+        let walls = programs.shut_in.walls_of(&folder, &command);
+        let exec = Exec::new(command, programs.scratch_root.clone());
+        let exec = exec.under(programs.guard.clone()).within(limits).between(walls);
         self.add(&file, manifest.descriptor, Run::Exec(exec), manifest.secrets);
     }
 
@@ -171,14 +185,14 @@ impl Builder {
     }
 }
 
-fn no_guard(guard: &Path) -> Fault {
-    Fault {
+fn no_guard(guard: &Path) -> Option<Fault> {
+    (!guard.is_file()).then(|| Fault {
         code: "exec.no-guard",
         file: guard.display().to_string(),
         line: None,
         message: "there is no such program, and no exec tool runs without it".into(),
         mend: "install toolfleet-guard in the folder of the worker's program".into(),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -265,7 +279,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let codes = || -> Vec<&'static str> {
             let mut builder = Builder::default();
-            builder.folder(dir.path(), dir.path(), Path::new("/nowhere/guard"));
+            let programs = Programs {
+                scratch_root: dir.path().into(),
+                guard: "/nowhere/guard".into(),
+                shut_in: ShutIn::available(dir.path()),
+            };
+            builder.folder(dir.path(), &programs);
             builder.build().err().into_iter().flatten().map(|fault| fault.code).collect()
         };
         assert!(codes().is_empty(), "without a manifest nothing runs under it");

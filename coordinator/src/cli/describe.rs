@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use toolfleet_io::config::Checked;
-use toolfleet_io::described;
+use toolfleet_io::{described, isolation};
 use toolfleet_proto::describe::{Described, Pool};
 use toolfleet_proto::layers::Rules;
 use toolfleet_proto::manifest::Fault;
@@ -78,6 +78,8 @@ fn describe(args: &DescribeArgs, checked: &Checked, is_json: bool) -> Result<Str
         tools: &tools,
         limits: &checked.limits,
         lock: lock.as_ref(),
+        isolation: checked.config.worker.isolation,
+        kernel: isolation::level(),
     };
     Ok(if is_json { pool.json().to_string() } else { pool.text() })
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use toolfleet_proto::checks::Naming;
+use toolfleet_proto::isolation::Isolation;
 use toolfleet_proto::layers::Rules;
 use toolfleet_proto::limit::Limits;
 
@@ -121,6 +122,12 @@ pub struct Worker {
     pub secrets_dir: Option<PathBuf>,
     /// Folder for the scratch folders of `exec` tools; none: the system's.
     pub scratch_dir: Option<PathBuf>,
+    /// How far `exec` tools are shut in.
+    pub isolation: Isolation,
+    /// Files and folders that every `exec` tool may read and start programs from, beside its own.
+    pub readable: Vec<PathBuf>,
+    /// Files and folders that every `exec` tool may change, beside its own.
+    pub writable: Vec<PathBuf>,
     /// Address of `/livez /readyz /startupz /metrics`; empty: none.
     pub admin_listen: String,
 }
@@ -201,6 +208,9 @@ impl Default for Worker {
             slots: 0,
             secrets_dir: None,
             scratch_dir: None,
+            isolation: Isolation::Available,
+            readable: Vec::new(),
+            writable: Vec::new(),
             admin_listen: String::new(),
         }
     }
@@ -243,6 +253,8 @@ pub struct Checked {
     pub limits: Limits,
     /// What holds for the tools of `worker.pool`.
     pub rules: Rules,
+    /// The file that it was read from, where there was one.
+    pub file: Option<PathBuf>,
 }
 
 /// Reads the layers and checks the whole. `flags` holds only what was given on the command line, in
@@ -260,7 +272,8 @@ pub fn load(file: Option<&std::path::Path>, flags: &Value) -> Result<Checked, Er
         .merge(Serialized::defaults(flags))
         .extract()
         .map_err(|errors| Error { faults: errors.into_iter().map(describe).collect() })?;
-    check(config)
+    let checked = check(config)?;
+    Ok(Checked { file: path.is_file().then(|| path.to_owned()), ..checked })
 }
 
 fn describe(error: figment::Error) -> String {
@@ -287,6 +300,15 @@ pub fn check(config: Config) -> Result<Checked, Error> {
     if !traces_url.is_empty() && !is_http(traces_url) {
         faults.push(format!("telemetry.traces_url: {traces_url:?} is not an http or https url"));
     }
+    for (key, paths) in
+        [("worker.readable", &config.worker.readable), ("worker.writable", &config.worker.writable)]
+    {
+        let relative = paths.iter().filter(|path| !path.is_absolute());
+        faults.extend(relative.map(|path| {
+            let path = path.display();
+            format!("{key}: {path} is not an absolute path; write it from the root on")
+        }));
+    }
     let limits = match config.limits.read() {
         Ok(limits) => {
             faults.extend(limits.faults());
@@ -299,7 +321,7 @@ pub fn check(config: Config) -> Result<Checked, Error> {
     };
     let Config { fleet, defaults, pools, worker, .. } = &config;
     match tools::rules(fleet.naming, defaults, pools, &worker.pool) {
-        Ok(rules) if faults.is_empty() => Ok(Checked { config, limits, rules }),
+        Ok(rules) if faults.is_empty() => Ok(Checked { config, limits, rules, file: None }),
         Ok(_) => Err(Error { faults }),
         Err(unread) => {
             faults.extend(unread);
@@ -338,10 +360,13 @@ mod tests {
         config.limits.lease_ttl = "4s".into();
         config.limits.drain = "30".into();
         config.telemetry.traces_url = "localhost:4319".into();
+        config.worker.writable = vec!["/srv/cache".into(), "cache".into()];
         let error = check(config).unwrap_err();
         assert!(error.faults.len() >= 2, "{error}");
         assert!(error.to_string().contains("fleet.prefix"), "{error}");
         assert!(error.to_string().contains("limits.drain"), "{error}");
+        assert!(error.to_string().contains("worker.writable: cache is not"), "{error}");
+        assert!(!error.to_string().contains("/srv/cache"), "{error}");
         assert!(error.to_string().contains("telemetry.traces_url"), "{error}");
     }
 

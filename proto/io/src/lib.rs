@@ -20,6 +20,7 @@ pub mod described;
 pub mod ending;
 pub mod fail_point;
 pub mod health;
+pub mod isolation;
 pub mod lease_store;
 pub mod metrics;
 pub mod signal;

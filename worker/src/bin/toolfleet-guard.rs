@@ -8,10 +8,14 @@
 //! else comes. REPORT is a file that takes how the tool ended. Both lose their names before the tool
 //! starts, and the guard is not dumpable: a tool of the same user cannot write to either.
 //!
-//! `toolfleet-guard LINE REPORT LIMIT... -- PROGRAM [WORD]...` starts the program within bounds. They
-//! must not hold for the guard, so another process sets them for itself and then becomes the program:
-//! `toolfleet-guard --within REFUSAL LIMIT... -- PROGRAM [WORD]...`, where the file REFUSAL, which loses
-//! its name as well, takes why it could not.
+//! `toolfleet-guard LINE REPORT GRANT... -- PROGRAM [WORD]...` shuts the program in: it may use what the
+//! words grant, e.g. `read=/usr`, and signal what it has started. This must not hold for the guard, so
+//! a thread shuts itself in and starts the program.
+//!
+//! With a LIMIT among the words, e.g. `memory=1048576`, it starts within bounds. They hold for a whole
+//! process, so another one sets them for itself and then becomes the program:
+//! `toolfleet-guard --within REFUSAL [LIMIT|GRANT]... -- PROGRAM [WORD]...`, where the file REFUSAL, which
+//! loses its name as well, takes why it could not.
 //!
 //! A tool that ends may leave children, which have a moment to write what they still have to say. Then
 //! `toolfleet-guard --linger INSTANT` takes the watch over, with the line as its standard input, until
@@ -39,12 +43,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+#[path = "../runner/exec/grant.rs"]
+#[cfg_attr(not(test), expect(dead_code, reason = "the worker writes what is read here"))]
+mod grant;
 #[path = "../runner/exec/limits.rs"]
 #[cfg_attr(not(test), expect(dead_code, reason = "the worker writes what is read here"))]
 mod limits;
 #[path = "../runner/exec/report.rs"]
 #[cfg_attr(not(test), expect(dead_code, reason = "the worker reads what is written here"))]
 mod report;
+#[path = "../guard/shut_in.rs"]
+mod shut_in;
 #[path = "../guard/within.rs"]
 mod within;
 
@@ -92,7 +101,7 @@ fn main() -> ExitCode {
         _ => None,
     };
     let Some((line, report_path, order)) = order else {
-        let usage = "usage: toolfleet-guard LINE REPORT [LIMIT]... -- PROGRAM [WORD]...";
+        let usage = "usage: toolfleet-guard LINE REPORT [LIMIT|GRANT]... -- PROGRAM [WORD]...";
         return complain(&usage, EXIT_USAGE);
     };
     // Otherwise the group that it kills would be somebody else's.
@@ -158,14 +167,15 @@ fn guard(
     let for_watch = Arc::clone(report);
     thread::Builder::new().spawn(move || watch(line, Some(&for_watch)))?;
     let mut bounded = None;
-    let mut command = if order.limits.is_empty() {
+    let started = if order.limits.is_empty() {
         let mut command = Command::new(order.program);
         command.args(order.words);
-        command
+        start_shut_in(&mut command, order, &is_told_to_end)
     } else {
-        bounded.insert(Bounded::prepare(report_path)?).command(order)?
+        let mut command = bounded.insert(Bounded::prepare(report_path)?).command(order)?;
+        start(&mut command, &is_told_to_end)
     };
-    let Some(tool) = start(&mut command, &is_told_to_end)? else { return Ok(None) };
+    let Some(tool) = started? else { return Ok(None) };
     // A signal to the group may have come just before the tool was of it.
     if is_told_to_end.load(Ordering::SeqCst) {
         let _ = kill_process(tool, Signal::TERM);
@@ -241,6 +251,22 @@ fn harden() -> io::Result<()> {
         rustix::thread::set_no_new_privs(true)?;
     }
     Ok(())
+}
+
+/// Starts the tool from a thread that has shut itself in; this one stays as it is.
+fn start_shut_in(
+    command: &mut Command,
+    order: &Order<'_>,
+    is_told_to_end: &AtomicBool,
+) -> io::Result<Option<Pid>> {
+    if order.grants.is_empty() {
+        return start(command, is_told_to_end);
+    }
+    thread::scope(|scope| {
+        let shut_in = || order.shut_in().and_then(|()| start(command, is_told_to_end));
+        let starter = thread::Builder::new().spawn_scoped(scope, shut_in)?;
+        starter.join().unwrap_or_else(|_| Err(Errno::IO.into()))
+    })
 }
 
 /// Starts the tool in this group, with everything that this process was given. A passing cause (the

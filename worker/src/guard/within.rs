@@ -1,6 +1,8 @@
 //! A program that is started within bounds: who sets them, and how it is told that it did not start.
 
+use super::grant::Grant;
 use super::limits::Limit;
+use super::shut_in::shut_in;
 use super::{START_WAITS_MS, is_passing};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -21,20 +23,33 @@ pub(super) const WITHIN: &str = "--within";
 /// What is to be started.
 pub(super) struct Order<'a> {
     pub(super) limits: Vec<Limit>,
-    /// The same as they came.
-    limit_words: &'a [OsString],
+    /// What it may use; none: whatever the guard may.
+    pub(super) grants: Vec<Grant>,
+    /// Both as they came.
+    bounds: &'a [OsString],
     pub(super) program: &'a OsString,
     pub(super) words: &'a [OsString],
 }
 
 impl Order<'_> {
-    /// Reads `LIMIT... -- PROGRAM [WORD]...`; `None` where it is not that.
+    /// Reads `[LIMIT|GRANT]... -- PROGRAM [WORD]...`; `None` where it is not that.
     pub(super) fn read(words: &[OsString]) -> Option<Order<'_>> {
         let dashes = words.iter().position(|word| word == "--")?;
-        let (limit_words, rest) = words.split_at_checked(dashes)?;
+        let (bounds, rest) = words.split_at_checked(dashes)?;
         let [_, program, words @ ..] = rest else { return None };
-        let limits = limit_words.iter().map(|word| Limit::decode(word.to_str()?));
-        Some(Order { limits: limits.collect::<Option<_>>()?, limit_words, program, words })
+        let (mut limits, mut grants) = (Vec::new(), Vec::new());
+        for word in bounds {
+            match Grant::decode(word) {
+                Some(grant) => grants.push(grant),
+                None => limits.push(Limit::decode(word.to_str()?)?),
+            }
+        }
+        Some(Order { limits, grants, bounds, program, words })
+    }
+
+    /// Shuts this thread in with what was granted, where something was.
+    pub(super) fn shut_in(&self) -> io::Result<()> {
+        if self.grants.is_empty() { Ok(()) } else { shut_in(&self.grants) }
     }
 }
 
@@ -56,7 +71,7 @@ impl Bounded {
 
     pub(super) fn command(&self, order: &Order<'_>) -> io::Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(WITHIN).arg(&self.path).args(order.limit_words);
+        command.arg(WITHIN).arg(&self.path).args(order.bounds);
         command.arg("--").arg(order.program).args(order.words);
         Ok(command)
     }
@@ -78,7 +93,7 @@ impl Bounded {
 pub(super) fn become_program(refusal: &OsStr, order: &Order<'_>) -> io::Result<Infallible> {
     let mut file = OpenOptions::new().write(true).open(refusal)?;
     remove_file(refusal)?;
-    let bounded = order.limits.iter().try_for_each(|limit| bound(*limit));
+    let bounded = order.shut_in().and_then(|()| order.limits.iter().try_for_each(bound));
     let error = bounded.err().unwrap_or_else(|| {
         let mut waits_ms = START_WAITS_MS.iter();
         loop {
@@ -95,8 +110,8 @@ pub(super) fn become_program(refusal: &OsStr, order: &Order<'_>) -> io::Result<I
 }
 
 /// Sets one bound, hard, so that nobody below can raise it; one that is lower already stays.
-fn bound(limit: Limit) -> io::Result<()> {
-    let (resource, soft, hard) = match limit {
+fn bound(limit: &Limit) -> io::Result<()> {
+    let (resource, soft, hard) = match *limit {
         Limit::Memory(bytes) => (Resource::As, bytes, bytes),
         // At the first it gets XCPU, which it may take; at the second KILL.
         Limit::CpuTime(seconds) => (Resource::Cpu, seconds, seconds.saturating_add(1)),

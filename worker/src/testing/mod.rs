@@ -60,9 +60,10 @@ mod show;
 mod tests;
 
 use crate::context::CallContext;
+use crate::isolation::ShutIn;
 use crate::outcome::{self, CAPTURE_WHOLE_BYTES};
 use crate::process::lines;
-use crate::registry::{Builder, Registered, Registry, Run};
+use crate::registry::{Builder, Programs, Registered, Registry, Run};
 use crate::reports::Reports;
 pub use crate::runner::ProcessEnd;
 use crate::runner::threads::Threads;
@@ -126,7 +127,9 @@ impl TestTool {
     /// All faults of the whole folder, as a worker tells them, or that it has no tool of that name.
     pub fn from_folder(dir: &Path, name: &str, guard: &Path) -> Result<TestTool, Error> {
         let mut builder = Builder::default();
-        builder.folder(dir, &std::env::temp_dir(), guard);
+        let scratch_root = std::env::temp_dir();
+        let shut_in = ShutIn::available(&scratch_root);
+        builder.folder(dir, &Programs { scratch_root, guard: guard.into(), shut_in });
         TestTool::named(&builder.build().map_err(Error::Faulty)?, name)
     }
 

@@ -1,6 +1,7 @@
 //! The worker's side of a guard (DESIGN 4.5): the line on which it hears until when the lease lasts,
 //! and the report that it leaves.
 
+use super::grant::Grant;
 use super::limits::Limit;
 use super::report::{REPORT_BYTES, Report};
 use crate::runner::expiry::Expiry;
@@ -44,17 +45,19 @@ impl Shared {
         Ok(Shared { line_path, report_path, report, _line: line })
     }
 
-    /// The program under the guard, within these bounds.
+    /// The program under the guard, within these bounds, with what it may use; no grants: with everything.
     pub(super) fn command(
         &self,
         guard: &Path,
         limits: &[Limit],
+        grants: &[Grant],
         program: &str,
         words: &[String],
     ) -> Command {
         let mut command = Command::new(guard);
         command.arg(&self.line_path).arg(&self.report_path);
         command.args(limits.iter().map(|limit| limit.encode()));
+        command.args(grants.iter().map(Grant::encode));
         command.arg("--").arg(program).args(words);
         command
     }

@@ -2,6 +2,8 @@
 
 mod capture;
 mod environment;
+#[cfg_attr(not(test), expect(dead_code, reason = "the guard reads what is written here"))]
+mod grant;
 mod group;
 mod guard;
 #[cfg_attr(not(test), expect(dead_code, reason = "the guard reads what is written here"))]
@@ -13,6 +15,7 @@ mod scratch;
 mod side;
 #[cfg(test)]
 mod tests;
+mod walls;
 
 use super::{Ended, Invocation, ProcessEnd, RawOutput, Rest, RunOutcome};
 use crate::spend::Spend;
@@ -20,6 +23,7 @@ use crate::stop::StopReason;
 use capture::Streams;
 use group::Group;
 use report::Report;
+use rustix::io::Errno;
 use rustix::process::Signal;
 use scratch::Scratch;
 use std::io;
@@ -33,12 +37,17 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use toolfleet_proto::declared::ProcessLimits;
+pub use walls::Walls;
 
 /// How long a background child may hold the output open once the tool itself has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The exit code by which a program says that trying again may help, as `sysexits.h` has it.
 const EX_TEMPFAIL: i32 = 75;
+
+/// The kernel has one code for both.
+const OR_SHUT_OUT: &str =
+    ", or it needs a file outside of what the tool may use: see worker.readable";
 
 /// A tool that is a program: JSON arguments on standard input, its result on standard output.
 #[derive(Clone, Debug)]
@@ -47,6 +56,7 @@ pub struct Exec {
     scratch_root: PathBuf,
     guard: Option<PathBuf>,
     limits: ProcessLimits,
+    walls: Option<Walls>,
 }
 
 impl Exec {
@@ -54,7 +64,7 @@ impl Exec {
     /// looked up in `/usr/local/bin:/usr/bin:/bin`. Each attempt gets a folder of its own under
     /// `scratch_root`, which is made where it is missing.
     pub fn new(command: Vec<String>, scratch_root: PathBuf) -> Exec {
-        Exec { command, scratch_root, guard: None, limits: ProcessLimits::default() }
+        Exec { command, scratch_root, guard: None, limits: ProcessLimits::default(), walls: None }
     }
 
     /// Removes what attempts of workers that were killed have left under a root. Blocks.
@@ -74,6 +84,13 @@ impl Exec {
     #[must_use]
     pub fn within(self, limits: ProcessLimits) -> Exec {
         Exec { limits, ..self }
+    }
+
+    /// The same between these walls, which the guard puts up: it may use what they let it, and its own
+    /// scratch folder and context file. Without a guard there are none.
+    #[must_use]
+    pub fn between(self, walls: Option<Walls>) -> Exec {
+        Exec { walls, ..self }
     }
 
     /// Runs one attempt to its end. Nothing of it is left afterwards: neither a process of its
@@ -111,26 +128,7 @@ impl Exec {
             Ok(guarded) => guarded,
             Err(error) => return not_started(format!("could not prepare the guard: {error}")),
         };
-        let mut command = match &guarded {
-            Some((guard, shared)) => {
-                shared.command(guard, &over::each(&self.limits), program, words)
-            }
-            None => {
-                let mut command = Command::new(program);
-                command.args(words);
-                command
-            }
-        };
-        command
-            .current_dir(scratch.work())
-            .env_clear()
-            .envs(environment::variables(&invocation.context, &invocation.secrets))
-            .env("HOME", scratch.work())
-            .env("TMPDIR", scratch.work())
-            .env("TOOLFLEET_CONTEXT", scratch.context_file())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        let mut command = self.command(program, words, guarded.as_ref(), scratch, invocation);
         let said = match side::open(&mut command) {
             Ok(said) => said,
             Err(error) => return not_started(format!("could not open descriptor 3: {error}")),
@@ -154,7 +152,11 @@ impl Exec {
         let (cause, status) = match (cause, report) {
             (Cause::Itself, Some(Report::NotStarted(errno))) => {
                 let error = io::Error::from_raw_os_error(errno);
-                return not_started(group::start_failure(program, &error));
+                let mut failure = group::start_failure(program, &error);
+                if self.walls.is_some() && Errno::from_io_error(&error) == Some(Errno::ACCESS) {
+                    failure.push_str(OR_SHUT_OUT);
+                }
+                return not_started(failure);
             }
             (Cause::Itself, Some(Report::LeaseOver)) => {
                 (Cause::Stopped(StopReason::LeaseLost), status)
@@ -172,6 +174,40 @@ impl Exec {
         let process = Some(ProcessEnd { how, stderr: streams.stderr.text() });
         let outcome = judge(cause, status, streams, &self.limits);
         Ended { outcome, duration: started.elapsed(), rest, process }
+    }
+
+    /// The program, or its guard, in the folder and the environment of an attempt.
+    fn command(
+        &self,
+        program: &str,
+        words: &[String],
+        guarded: Option<&(&Path, guard::Shared)>,
+        scratch: &Scratch,
+        invocation: &Invocation,
+    ) -> Command {
+        let mut command = match guarded {
+            Some((guard, shared)) => {
+                let grants = self.walls.as_ref().map(|walls| walls.around(scratch));
+                let limits = over::each(&self.limits);
+                shared.command(guard, &limits, &grants.unwrap_or_default(), program, words)
+            }
+            None => {
+                let mut command = Command::new(program);
+                command.args(words);
+                command
+            }
+        };
+        command
+            .current_dir(scratch.work())
+            .env_clear()
+            .envs(environment::variables(&invocation.context, &invocation.secrets))
+            .env("HOME", scratch.work())
+            .env("TMPDIR", scratch.work())
+            .env("TOOLFLEET_CONTEXT", scratch.context_file())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
     }
 
     /// What this attempt shares with its guard, and the guard's path.
