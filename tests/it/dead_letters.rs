@@ -23,7 +23,9 @@ sleep 60
 async fn poisoned(effect: &str) -> Fleet {
     let keys = format!("effect = \"{effect}\"\nrerun = {}", effect == "write");
     let keys = if effect == "write" { keys } else { "effect = \"read\"".to_owned() };
-    let fleet = fleet().slots(8).exec_tool("killer", &keys, &noting("killer", KILLER));
+    // It reaches what a program that is shut in cannot.
+    let fleet = fleet().slots(8).env("TOOLFLEET_WORKER__ISOLATION", "off");
+    let fleet = fleet.exec_tool("killer", &keys, &noting("killer", KILLER));
     let fleet = fleet.start().await.unwrap();
     std::fs::write(fleet.dir().join("poison"), "").unwrap();
     fleet

@@ -115,7 +115,7 @@ fn every_code_has_its_paragraph_and_no_other() {
         "proto/src/schema",
         "proto/io/src/tools_folder.rs",
         "proto/io/src/tools_folder",
-        "worker/src/registry.rs",
+        "worker/src",
     ] {
         codes.extend(fault_codes(&sources(path)));
     }
