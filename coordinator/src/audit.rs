@@ -2,7 +2,7 @@
 //! and never delivered again; and a job may outlive everybody who would end it. What G1 rests on when
 //! everybody else is gone. Every coordinator audits; racing is safe.
 
-use crate::core::audit::{self, Floor, Suspects};
+use crate::core::audit::{self, Floor, Rounds, Suspects};
 use crate::core::wait::{self, Overdue};
 use crate::measure::Depth;
 use crate::service::Coordinator;
@@ -23,8 +23,8 @@ const AFTER_RECONNECT: Duration = Duration::from_secs(3);
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Suspects of one round.
 const SUSPECTS_MAX: usize = 1_000;
-/// Jobs at the head of a pool's queue whose clocks are looked at in one round.
-const HEAD_MAX: usize = 256;
+/// Jobs of a pool's queue whose clocks are looked at in one round.
+const ROUND_MAX: usize = 1_000;
 
 fn silent(error: &dyn std::fmt::Display) -> Error {
     Error::Silent(error.to_string())
@@ -35,8 +35,9 @@ impl Coordinator {
     pub(crate) async fn audit(self) {
         let mut reconnects = self.broker.reconnects();
         reconnects.mark_unchanged();
+        let mut rounds = Rounds::default();
         loop {
-            if let Err(error) = self.audit_once().await {
+            if let Err(error) = self.audit_once(&mut rounds).await {
                 tracing::warn!(%error, "the queue was not audited");
             }
             tokio::select! {
@@ -51,7 +52,7 @@ impl Coordinator {
         }
     }
 
-    async fn audit_once(&self) -> Result<(), Error> {
+    async fn audit_once(&self, rounds: &mut Rounds) -> Result<(), Error> {
         let name = self.broker.prefix().jobs_stream();
         let stream =
             self.broker.jetstream().get_stream(&name).await.map_err(|error| silent(&error))?;
@@ -65,7 +66,7 @@ impl Coordinator {
         for consumer in &consumers {
             let Some(pool) = consumer.name.strip_prefix("pool-") else { continue };
             self.free_stranded(&stream, pool).await?;
-            self.end_overdue(&stream, pool).await?;
+            self.end_overdue(&stream, pool, rounds).await?;
         }
         Ok(())
     }
@@ -198,13 +199,18 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Ends jobs at the head of the queue whose time is over and that nobody waits for.
-    async fn end_overdue(&self, stream: &Stream, pool: &str) -> Result<(), Error> {
+    /// Ends jobs whose time is over and that nobody waits for.
+    async fn end_overdue(
+        &self,
+        stream: &Stream,
+        pool: &str,
+        rounds: &mut Rounds,
+    ) -> Result<(), Error> {
         let filter = self.broker.prefix().jobs_of_pool(pool);
-        let mut from = 1;
-        for _ in 0..HEAD_MAX {
+        let mut from = rounds.begin(pool);
+        for _ in 0..ROUND_MAX {
             let Some((sequence, subject)) = next_message(stream, &filter, from).await? else {
-                break;
+                return Ok(());
             };
             from = sequence + 1;
             let Some(name) = self.broker.prefix().call_of_job(&subject) else { continue };
@@ -215,6 +221,7 @@ impl Coordinator {
                 self.measures.repaired_job("overdue");
             }
         }
+        rounds.go_on(pool, from);
         Ok(())
     }
 }

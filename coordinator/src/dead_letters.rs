@@ -25,6 +25,7 @@ impl Found {
             node: job.node.clone(),
             turn: job.turn.clone(),
             call_id,
+            thread: job.caller.as_ref().map(|caller| caller.thread.clone()).unwrap_or_default(),
             request_id,
             is_unnamed: false,
             requeued_from: self.name.call.clone(),

@@ -13,9 +13,12 @@ use crate::service::Coordinator;
 use crate::submit::NotAccepted;
 use crate::turn::{ACTOR, TENANT};
 use serde_json::Map;
+use tokio::task::JoinHandle;
 use toolfleet_io::telemetry;
+use toolfleet_proto::code::Code;
 use toolfleet_proto::descriptor::hex;
 use toolfleet_proto::effect::Effect;
+use toolfleet_proto::name::CallName;
 use toolfleet_proto::wire::TraceContext;
 
 /// A direct call, checked and named.
@@ -30,6 +33,50 @@ pub(crate) struct Direct {
     pub(crate) mode: Mode,
 }
 
+impl Coordinator {
+    /// A call of these names that was handed in before, attached to; `None`: there is neither a result nor
+    /// a job of it. Asks nothing of its tool, which may be gone.
+    pub(crate) async fn known(
+        &self,
+        names: &Names,
+        input: Option<&str>,
+    ) -> Result<Option<Running>, Problem> {
+        let attached = self.attach(&names.name).await;
+        let attached =
+            attached.map_err(|error| Problem::from(NotAccepted::Unavailable(error.to_string())))?;
+        let Some(accepted) = attached else { return Ok(None) };
+        if accepted.arguments_hash() != admit::hash_of_text(input) {
+            self.measures.rejected(Code::IdempotencyConflict.as_str());
+            return Err(Problem::from(NotAccepted::Conflict));
+        }
+        let durable = Durable::new();
+        durable.expect(1).iter_mut().for_each(Pending::done);
+        let open = open_call(&names.name, accepted.tool(), "queued", None).to_string();
+        let (coordinator, execution) = (self.clone(), names.name.execution.clone());
+        let task = tokio::spawn(async move {
+            Ok(coordinator.result(accepted).await.direct_answer(&execution))
+        });
+        Ok(Some(running(task, durable, &names.name, open)))
+    }
+}
+
+/// A direct call that runs, or is attached to.
+fn running(
+    task: JoinHandle<Result<String, Problem>>,
+    durable: Durable,
+    name: &CallName,
+    accepted: String,
+) -> Running {
+    let (execution, call) = (name.execution.clone(), name.call.clone());
+    Running {
+        task,
+        durable,
+        location: format!("/v1/calls/{}/{}", encode_segment(&execution), encode_segment(&call)),
+        accepted,
+        names: vec![("toolfleet-execution", execution), ("toolfleet-call", call)],
+    }
+}
+
 impl Direct {
     /// Starts the call in a task of its own: a caller that goes away changes nothing. `record`: of its
     /// execution, where there is one.
@@ -39,12 +86,10 @@ impl Direct {
         record: Option<Execution>,
         trace: TraceContext,
     ) -> Running {
-        let names = self.names.clone();
-        let (execution, call) = (names.name.execution.clone(), names.name.call.clone());
+        let name = self.names.name.clone();
         let durable = Durable::new();
         let pending = durable.expect(1).pop();
-        let accepted =
-            open_call(&names.name, &self.offer.descriptor.name, "queued", None).to_string();
+        let accepted = open_call(&name, &self.offer.descriptor.name, "queued", None).to_string();
         let task = tokio::spawn(async move {
             let execution = self.names.name.execution.clone();
             let turn = self.names.turn.clone();
@@ -53,13 +98,7 @@ impl Direct {
                 Err(reason) => Err(Problem::from(reason).with_turn(&execution, &turn)),
             }
         });
-        Running {
-            task,
-            durable,
-            location: format!("/v1/calls/{}/{}", encode_segment(&execution), encode_segment(&call)),
-            accepted,
-            names: vec![("toolfleet-execution", execution), ("toolfleet-call", call)],
-        }
+        running(task, durable, &name, accepted)
     }
 
     async fn run(

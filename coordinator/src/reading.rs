@@ -6,6 +6,7 @@ use crate::core::execution::TurnRecord;
 use crate::core::formats::Format;
 use crate::core::reports;
 use crate::service::Coordinator;
+use crate::submit::Accepted;
 use crate::turn::{self, Forms};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -14,6 +15,9 @@ use toolfleet_io::broker::Error;
 use toolfleet_proto::code::Code;
 use toolfleet_proto::name::CallName;
 use toolfleet_proto::wire::CancelRecord;
+
+/// Between two looks for a call that waits for a slot of its turn.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 impl Coordinator {
     /// The state of a call that has no result: `running` where a worker holds its lease, `queued` where
@@ -51,7 +55,7 @@ impl Coordinator {
         let (mut ended, mut states) = (Vec::with_capacity(turn.calls.len()), Vec::new());
         for call in &turn.calls {
             let name = call_name(execution, &call.call);
-            let result = match self.attach(&name).await? {
+            let result = match self.attach_until(&name, until).await? {
                 // The wait is one for the whole turn.
                 Some(accepted) => {
                     let left = until.saturating_duration_since(Instant::now());
@@ -100,6 +104,32 @@ impl Coordinator {
 }
 
 impl Coordinator {
+    /// Attaches to a call that may still wait for a slot of its turn, and so has no job yet. `None`: it has
+    /// none at that instant either.
+    pub(crate) async fn attach_until(
+        &self,
+        name: &CallName,
+        until: Instant,
+    ) -> Result<Option<Accepted>, Error> {
+        loop {
+            let attached = self.attach(name).await?;
+            let left = until.saturating_duration_since(Instant::now());
+            if attached.is_some() || left.is_zero() {
+                return Ok(attached);
+            }
+            tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+        }
+    }
+
+    /// The tool of a call that its execution lists.
+    pub(crate) async fn listed_tool(&self, name: &CallName) -> Result<Option<String>, Error> {
+        let record = self.executions.get(&name.tenant, &name.execution).await?;
+        Ok(record.and_then(|record| {
+            let mut calls = record.turns.iter().flat_map(|turn| &turn.calls);
+            calls.find(|call| call.call == name.call).map(|call| call.tool.clone())
+        }))
+    }
+
     /// The cancel of a call that has no result yet: asked for, and whether the running tool was told.
     /// `None` where there is none, or the lease store is silent.
     pub(crate) async fn open_cancel(&self, name: &CallName) -> Option<CancelRecord> {

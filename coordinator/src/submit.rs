@@ -55,6 +55,11 @@ impl Accepted {
         self.result.as_ref().map_or(self.job.tool.as_str(), |result| result.tool.as_str())
     }
 
+    /// Hash of the arguments that it was handed in with.
+    pub(crate) fn arguments_hash(&self) -> &[u8] {
+        self.result.as_ref().map_or(&self.job.arguments_hash, |result| &result.arguments_hash)
+    }
+
     /// Whether the result is there already.
     pub(crate) fn is_done(&self) -> bool {
         self.result.is_some()

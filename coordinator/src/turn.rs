@@ -197,6 +197,7 @@ fn split(
         let names = Names {
             name: CallName::of_turn(TENANT, &turn.execution, NODE_MAIN, &turn.name, &call_id),
             node: NODE_MAIN.to_owned(),
+            thread: record.and_then(|record| record.thread_id.clone()).unwrap_or_default(),
             turn: turn.name.clone(),
             call_id,
             request_id: turn.request_id.clone(),

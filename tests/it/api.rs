@@ -1,10 +1,10 @@
 //! Refusals, probes and metrics of the API.
 
-use crate::asked::{failed, fleet, message, ok, problem};
+use crate::asked::{SOON, failed, fleet, message, ok, problem};
 use crate::conversation::{codes, contents};
 use reqwest::Method;
 use serde_json::json;
-use toolfleet_tests::{Answer, Http, subjects};
+use toolfleet_tests::{Answer, subjects, until};
 
 const CALL: &str = "/v1/tools/nap/call";
 const CALL_ECHO: &str = "/v1/tools/bench-echo/call";
@@ -154,20 +154,24 @@ async fn probes_and_metrics_are_on_the_admin_address() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_counts_what_it_finished() {
-    // The address must be known: a worker does not tell it.
-    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = held.local_addr().unwrap();
-    drop(held);
-    let fleet =
-        fleet().env("TOOLFLEET_WORKER__ADMIN_LISTEN", address.to_string()).start().await.unwrap();
+    let fleet = fleet().env("TOOLFLEET_WORKER__ADMIN_LISTEN", "127.0.0.1:0").start().await.unwrap();
     let http = fleet.http(0).unwrap();
     for _ in 0..3 {
         ok(&http.call("nap", json!({"ms": 1})).await.unwrap());
     }
     failed(&http.call("panicker", json!({})).await.unwrap(), "tool_error");
-    let admin = Http::new(format!("http://{address}")).unwrap();
-    assert_eq!(admin.get("/readyz").await.unwrap().status, 200);
-    let page = admin.get("/metrics").await.unwrap().text;
+    let admin = fleet.worker_admin(0).unwrap();
+    let is_ready = async || (admin.get("/readyz").await.ok()?.status == 200).then_some(());
+    until("the worker is ready", SOON, is_ready).await.unwrap();
+    // Counted after the acknowledgement, which an answer does not wait for.
+    let page = until("the last call is counted", SOON, async || {
+        let page = admin.get("/metrics").await.ok()?.text;
+        let is_counted = |line: &str| {
+            line.starts_with("toolfleet_jobs_finished_total{") && line.contains("\"tool_error\"")
+        };
+        page.lines().any(is_counted).then_some(page)
+    });
+    let page = page.await.unwrap();
     let finished = |tool: &str, outcome: &str| {
         page.lines()
             .filter(|line| line.starts_with("toolfleet_jobs_finished_total{"))

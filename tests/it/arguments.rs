@@ -281,7 +281,7 @@ async fn results_come_in_the_order_of_the_calls_and_all_run_at_once() {
     let mut fleet = fleet().start().await.unwrap();
     let ledger = fleet.ledger("order");
     let nap = |ms: u64| crate::asked::nap(ms, &ledger).to_string();
-    let (slow, fast, middle) = (nap(1_500), nap(10), nap(500));
+    let (slow, fast, middle) = (nap(4_000), nap(2_000), nap(3_000));
     let calls = [
         ("slow", "nap", slow.as_str()),
         ("fast", "nap", fast.as_str()),

@@ -95,7 +95,7 @@ async fn a_job_that_the_broker_takes_for_acknowledged_is_freed() {
     let stream = fleet.broker().jetstream().get_stream(&jobs).await.unwrap();
     let consumer: async_nats::jetstream::consumer::PullConsumer =
         stream.get_consumer(&Prefix::consumer("default")).await.unwrap();
-    let mut taken = consumer.fetch().max_messages(1).messages().await.unwrap();
+    let mut taken = consumer.batch().max_messages(1).expires(SOON).messages().await.unwrap();
     let job = futures::StreamExt::next(&mut taken).await.unwrap().unwrap();
     job.double_ack().await.unwrap();
     fleet.nats.stop().await.unwrap();

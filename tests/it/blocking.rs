@@ -11,7 +11,7 @@ const ABANDONED_MAX: usize = 64;
 async fn tools_that_never_await_keep_their_leases() {
     let fleet = fleet().slots(4).start().await.unwrap();
     // Longer than two leases.
-    let calls = (0..4).map(|number| {
+    let calls = (0..2).map(|number| {
         let (http, input) =
             (fleet.http(0).unwrap(), nap(5_000, &fleet.ledger(&number.to_string())));
         tokio::spawn(
@@ -22,7 +22,7 @@ async fn tools_that_never_await_keep_their_leases() {
         let answer = call.await.unwrap().unwrap();
         assert_eq!(ok(&answer)["attempts"], 1);
     }
-    for number in 0..4 {
+    for number in 0..2 {
         assert_eq!(fleet.ledger(&number.to_string()).starts().len(), 1);
     }
     let log = std::fs::read_to_string(fleet.workers[0].log()).unwrap();
@@ -35,7 +35,7 @@ async fn tools_that_do_not_return_are_left_behind_on_time_and_bounded() {
     let fleet = fleet.start().await.unwrap();
     let (http, ledger) = (fleet.http(0).unwrap(), fleet.ledger("blocked"));
     let block = |number: usize| {
-        let (http, input) = (http.clone(), nap(12_000, &ledger));
+        let (http, input) = (http.clone(), nap(18_000, &ledger));
         tokio::spawn(
             async move { http.call_as("blocker", "block", &number.to_string(), input).await },
         )

@@ -10,7 +10,7 @@ const EXECUTION: &str = "load";
 /// Calls that must be unfinished when the harm is done: else nothing was in its way.
 const UNFINISHED_MIN: usize = 10;
 
-/// A load of naps of 50 to 400 ms over all coordinators of a fleet.
+/// A load of naps of 400 to 750 ms over all coordinators of a fleet.
 struct Load {
     fleet: Fleet,
     heard: Announcements,
@@ -30,7 +30,7 @@ impl Load {
         let clients = [fleet.http(0).unwrap(), fleet.http(1).unwrap()];
         let calls = (0..CALLS).map(|number| {
             let http = clients[number % 2].clone();
-            let ms = 50 + (number as u64 * 37) % 351;
+            let ms = 400 + (number as u64 * 37) % 351;
             let input = nap(ms, &fleet.ledger(&number.to_string()));
             let id = format!("call-{number}");
             tokio::spawn(async move { http.call_as(tool, EXECUTION, &id, input).await })

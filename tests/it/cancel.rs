@@ -45,7 +45,7 @@ async fn a_running_call_is_stopped_and_says_why() {
 async fn a_queued_call_never_starts() {
     let fleet = fleet().coordinators(2).slots(1).start().await.unwrap();
     let (busy, queued) = (fleet.ledger("busy"), fleet.ledger("queued"));
-    let running = call(&fleet, "nap", "busy", 1_500, &busy);
+    let running = call(&fleet, "nap", "busy", 6_000, &busy);
     busy.started(1, SOON).await.unwrap();
     let waiting =
         [call(&fleet, "nap", "read", 1, &queued), call(&fleet, "nap-write", "write", 1, &queued)];

@@ -17,14 +17,15 @@ async fn read(fleet: &Fleet, execution: &str, id: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancel_shows_when_it_was_asked_for_delivered_and_how_the_tool_ended() {
-    let stubborn = noting("stubborn", "trap '' TERM\nwhile :; do sleep 0.1; done");
+    let stubborn = format!("trap '' TERM\n{}", noting("stubborn", "while :; do sleep 0.1; done"));
     let docile = noting("docile", "sleep 60");
     let mut fleet = fleet()
         .exec_tool("stubborn", "effect = \"read\"", &stubborn)
         .exec_tool("docile", "effect = \"read\"", &docile)
-        .env("TOOLFLEET_LIMITS__KILL_GRACE", "700ms")
-        .env("TOOLFLEET_LIMITS__LEASE_TTL", "3s")
-        .env("TOOLFLEET_LIMITS__ACK_WAIT", "4s")
+        .env("TOOLFLEET_LIMITS__KILL_GRACE", "3s")
+        .env("TOOLFLEET_LIMITS__LEASE_TTL", "6s")
+        .env("TOOLFLEET_LIMITS__ACK_WAIT", "8s")
+        .env("TOOLFLEET_LIMITS__CANCEL_GRACE", "5s")
         .start()
         .await
         .unwrap();

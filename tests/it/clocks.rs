@@ -10,7 +10,7 @@ const WARNING: &str = "; it may have taken effect, check before calling it again
 async fn an_attempt_that_takes_too_long_is_stopped_and_says_after_what() {
     let slow = "sleep 20";
     let fleet = fleet()
-        .exec_tool("slow-read", "effect = \"read\"\ntimeout = \"500ms\"", &noting("read", slow))
+        .exec_tool("slow-read", "effect = \"read\"\ntimeout = \"900ms\"", &noting("read", slow))
         .exec_tool("slow-write", "effect = \"write\"\ntimeout = \"1.5s\"", &noting("write", slow))
         .exec_tool("slow-same", "effect = \"idempotent\"\ntimeout = \"1s\"", &noting("same", slow))
         .start()
@@ -19,7 +19,7 @@ async fn an_attempt_that_takes_too_long_is_stopped_and_says_after_what() {
     let asked = message(&[("a", "slow-read", ""), ("b", "slow-write", ""), ("c", "slow-same", "")]);
     let answer = fleet.http(0).unwrap().turn("e", "t", &asked).await.unwrap();
     let wanted = [
-        "Tool error: timed out after 500 ms".to_owned(),
+        "Tool error: timed out after 900 ms".to_owned(),
         format!("Tool error: timed out after 1.5 s{WARNING}"),
         "Tool error: timed out after 1 s".to_owned(),
     ];
@@ -42,7 +42,7 @@ async fn a_call_that_waits_too_long_for_a_busy_worker_never_starts() {
         .coordinators(2)
         .exec_tool("read-soon", &impatient("read"), &noting("read", ":"))
         .exec_tool("write-soon", &impatient("write"), &noting("write", ":"))
-        .exec_tool("long", "effect = \"read\"\nqueue_timeout = \"1s\"", &noting("long", "sleep 6"))
+        .exec_tool("long", "effect = \"read\"\nqueue_timeout = \"4s\"", &noting("long", "sleep 12"))
         .start()
         .await
         .unwrap();
@@ -74,13 +74,10 @@ async fn a_deadline_of_the_caller_says_so() {
     let fleet = fleet().slots(1).start().await.unwrap();
     let http = fleet.http(0).unwrap();
     let (running, queued) = (fleet.ledger("running"), fleet.ledger("queued"));
-    let deadline = || {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        toolfleet_proto::end::instant(i64::try_from(now.as_millis()).unwrap() + 2_000)
-    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let deadline = toolfleet_proto::end::instant(i64::try_from(now.as_millis()).unwrap() + 4_000);
     let call = |tool: &str, id: &str, input: serde_json::Value| {
-        let body =
-            json!({"input": input, "executionId": "e", "callId": id, "deadline": deadline()});
+        let body = json!({"input": input, "executionId": "e", "callId": id, "deadline": deadline});
         let (http, path) = (http.clone(), format!("/v1/tools/{tool}/call"));
         tokio::spawn(async move { http.post(&path, &body).await })
     };

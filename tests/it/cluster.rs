@@ -111,7 +111,13 @@ impl Load {
 }
 
 fn clustered() -> toolfleet_tests::Builder {
-    fleet().clustered().coordinators(2).workers(2).slots(4)
+    fleet()
+        .clustered()
+        .coordinators(2)
+        .workers(2)
+        .slots(4)
+        .env("TOOLFLEET_LIMITS__LEASE_TTL", "6s")
+        .env("TOOLFLEET_LIMITS__ACK_WAIT", "8s")
 }
 
 /// The servers of the cluster.

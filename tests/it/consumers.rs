@@ -141,5 +141,5 @@ async fn a_pull_that_nobody_serves_is_asked_again() {
     // The open pull is used up, and the next one is lost: nothing is heard of it, not even an end.
     ok(&fleet.http(0).unwrap().call("nap", json!({"ms": 1})).await.unwrap());
     until("a pull is lost", SOON, async || link.is_sprung().then_some(())).await.unwrap();
-    picked_up(&fleet, "later", Duration::from_secs(8)).await;
+    picked_up(&fleet, "later", Duration::from_secs(11)).await;
 }

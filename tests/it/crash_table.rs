@@ -186,6 +186,11 @@ async fn a_call_ends_although_everybody_who_knew_of_it_is_gone() {
     // Nobody asks for it: the auditor of the coordinator that came ends it.
     let result = until("the call has a result", SOON * 2, async || fleet.result(&name).await.ok());
     assert_eq!(result.await.unwrap().code, "no_worker");
-    let page = fleet.admin(0).unwrap().get("/metrics").await.unwrap().text;
-    assert!(page.contains("toolfleet_jobs_repaired_total{kind=\"overdue\"} 1"), "{page}");
+    let admin = fleet.admin(0).unwrap();
+    until("the repair is counted", SOON, async || {
+        let page = admin.get("/metrics").await.ok()?.text;
+        page.contains("toolfleet_jobs_repaired_total{kind=\"overdue\"} 1").then_some(())
+    })
+    .await
+    .unwrap();
 }

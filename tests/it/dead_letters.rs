@@ -15,7 +15,7 @@ use toolfleet_tests::{Fleet, until};
 const KILLER: &str = r#"
 [ -e "$(dirname "$0")/../poison" ] || { printf mended; exit 0; }
 echo "about to kill in attempt $TOOLFLEET_ATTEMPT" >&2
-sleep 0.4
+sleep 2
 kill -9 "$(sed 's/.*) //' /proc/$PPID/stat | cut -d' ' -f2)"
 sleep 60
 "#;
@@ -171,7 +171,7 @@ async fn a_job_that_somebody_terminates_raises_an_alarm() {
         fleet.broker().jetstream().get_stream(fleet.broker().prefix().jobs_stream()).await.unwrap();
     let consumer: async_nats::jetstream::consumer::Consumer<pull::Config> =
         jobs.get_consumer(&Prefix::consumer("default")).await.unwrap();
-    let mut messages = consumer.fetch().max_messages(1).messages().await.unwrap();
+    let mut messages = consumer.batch().max_messages(1).expires(SOON).messages().await.unwrap();
     let job = messages.next().await.unwrap().unwrap();
     job.ack_with(AckKind::Term).await.unwrap();
 

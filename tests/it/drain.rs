@@ -87,8 +87,11 @@ async fn what_outlasts_the_drain_is_ended_honestly_and_the_exit_is_0() {
         contents[0].strip_prefix("Tool error: outcome unknown: long-write started at ").unwrap();
     let (time, rest) = time.split_once(' ').unwrap();
     assert!(rest.starts_with("and its worker was lost; it may have taken effect."), "{rest}");
-    let latest = toolfleet_proto::end::instant(i64::try_from(started.as_millis()).unwrap() + 100);
-    assert!(time < latest.as_str(), "{time} is when it started, not when it was cut: {latest}");
+    // Not as texts: a whole second has no fraction.
+    let time: jiff::Timestamp = time.parse().unwrap();
+    let latest = i64::try_from(started.as_millis()).unwrap() + 100;
+    let latest = jiff::Timestamp::from_millisecond(latest).unwrap();
+    assert!(time < latest, "{time} is when it started, not when it was cut: {latest}");
     assert_eq!(answer.body["calls"][1]["attempts"], 2, "a read runs again: {}", answer.text);
     assert_eq!((write.starts().len(), write.ends().len()), (1, 0), "{:?}", write.lines());
     assert_eq!((read.starts().len(), read.ends().len()), (2, 1), "{:?}", read.lines());
@@ -248,7 +251,14 @@ impl Load {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scaling_from_1_to_8_and_back_under_load_loses_doubles_and_fails_nothing() {
-    let mut fleet = fleet().coordinators(2).workers(1).start().await.unwrap();
+    let mut fleet = fleet()
+        .coordinators(2)
+        .workers(1)
+        .env("TOOLFLEET_LIMITS__LEASE_TTL", "6s")
+        .env("TOOLFLEET_LIMITS__ACK_WAIT", "8s")
+        .start()
+        .await
+        .unwrap();
     let load = Load::start(&fleet).await;
     for _ in 0..2 {
         for count in [8, 3, 1] {
@@ -263,7 +273,14 @@ async fn scaling_from_1_to_8_and_back_under_load_loses_doubles_and_fails_nothing
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_restart_under_load_loses_doubles_and_fails_nothing() {
-    let mut fleet = fleet().coordinators(2).workers(2).start().await.unwrap();
+    let mut fleet = fleet()
+        .coordinators(2)
+        .workers(2)
+        .env("TOOLFLEET_LIMITS__LEASE_TTL", "6s")
+        .env("TOOLFLEET_LIMITS__ACK_WAIT", "8s")
+        .start()
+        .await
+        .unwrap();
     let load = Load::start(&fleet).await;
     for round in 0..2 {
         for worker in 0..2 {

@@ -8,7 +8,7 @@ use toolfleet_proto::name::CallName;
 use toolfleet_tests::{Answer, Http, Ledger, until};
 
 /// A message of so many naps, noted in one ledger.
-fn naps(count: usize, ms: u64, ledger: &Ledger) -> Value {
+pub fn naps(count: usize, ms: u64, ledger: &Ledger) -> Value {
     let input = nap(ms, ledger).to_string();
     let ids: Vec<String> = (0..count).map(|position| format!("c{position}")).collect();
     let calls: Vec<_> = ids.iter().map(|id| (id.as_str(), "nap", input.as_str())).collect();
@@ -71,7 +71,7 @@ async fn calls_are_listed_in_order_with_their_states() {
     let ledger = fleet.ledger("list");
     let done = message(&[("a", "bench-echo", "{}"), ("b", "nab", "{}")]);
     contents(&first.turn("e", "one", &done).await.unwrap());
-    let posted = post_turn(&first, "e", "two", &naps(2, 2_000, &ledger));
+    let posted = post_turn(&first, "e", "two", &naps(2, 5_000, &ledger));
     until("both run", SOON, async || (ledger.starts().len() == 2).then_some(())).await.unwrap();
     let list = second.get(&path("e", "/calls")).await.unwrap();
     let items = list.body["items"].as_array().unwrap();
@@ -154,9 +154,9 @@ async fn no_more_calls_of_a_turn_run_at_once_than_allowed() {
     let fleet = fleet().start().await.unwrap();
     let http = fleet.http(0).unwrap();
     create(&http, json!({"id": "e", "maxParallelCalls": 2})).await;
-    for (execution, most) in [("e", 2), ("free", 6)] {
+    for (execution, most, ms) in [("e", 2, 700), ("free", 6, 4_000)] {
         let ledger = fleet.ledger(execution);
-        let answer = http.turn(execution, "t", &naps(6, 700, &ledger)).await.unwrap();
+        let answer = http.turn(execution, "t", &naps(6, ms, &ledger)).await.unwrap();
         assert_eq!(contents(&answer), ["1"; 6]);
         assert_eq!(most_at_once(&ledger.lines()), most, "{execution}: {:?}", ledger.lines());
     }
@@ -237,6 +237,8 @@ async fn after_its_deadline_nothing_of_an_execution_runs() {
     assert!(text.starts_with("Tool error: timed out: the deadline 20"), "{text}");
     assert!(text.ends_with("Z is over"), "{text}");
     assert_eq!(codes(&answer), ["timed_out"]);
+    // The clocks of worker and coordinator differ by some milliseconds.
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     let late = http.turn("e", "u", &naps(2, 10, &ledger)).await.unwrap();
     assert_eq!(codes(&late), ["timed_out"; 2]);
     assert!(contents(&late)[0].contains("the execution's deadline 20"), "{}", late.text);

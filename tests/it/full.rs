@@ -64,7 +64,7 @@ async fn a_result_in_hand_waits_for_room_under_its_lease_and_new_calls_are_refus
     }
     let ledger = fleet.ledger("held");
     let held = {
-        let (http, input) = (http.clone(), nap(600, &ledger));
+        let (http, input) = (http.clone(), nap(2_500, &ledger));
         tokio::spawn(async move { http.call_as("nap", "full", "held", input).await })
     };
     ledger.started(1, SOON).await.unwrap();
@@ -78,7 +78,7 @@ async fn a_result_in_hand_waits_for_room_under_its_lease_and_new_calls_are_refus
     let mut redis = fleet.redis_connection().await.unwrap();
     let key = fleet.broker().prefix().lease_key(&name);
     // Longer than two leases: it is renewed while the result is in hand.
-    let until_ended = tokio::time::Instant::now() + Duration::from_secs(5);
+    let until_ended = tokio::time::Instant::now() + Duration::from_secs(7);
     while tokio::time::Instant::now() < until_ended {
         let value: Option<String> =
             redis::cmd("GET").arg(&key).query_async(&mut redis).await.unwrap();

@@ -99,7 +99,7 @@ async fn the_tool_of_a_stopped_worker_is_gone_before_another_may_start_it() {
     let ledger = fleet.ledger("tree");
     assert!(!noted(&ledger, "pid ").into_iter().any(is_gone), "it runs while the lease is renewed");
     fleet.workers[holder].pause().unwrap();
-    gone(&ledger, Duration::from_secs(2)).await;
+    gone(&ledger, SOON).await;
     ended_by_the_second(&fleet, &call.await.unwrap().unwrap()).await;
 
     // Awake again it stores no second result, and takes calls as before.

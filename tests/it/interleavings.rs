@@ -78,7 +78,7 @@ async fn a_cancel_between_claim_and_start_keeps_the_tool_from_starting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_timeout_leaves_a_call_alone_that_a_worker_holds() {
     let script = crate::conversation::noting("held", "printf ran");
-    let keys = "effect = \"write\"\nqueue_timeout = \"1s\"";
+    let keys = "effect = \"write\"\nqueue_timeout = \"4s\"";
     let fleet = fleet().exec_tool("slow", keys, &script).start().await.unwrap();
     fleet.fail_points().arm("start:before", Fate::Hold).unwrap();
     let http = fleet.http(0).unwrap();
@@ -198,6 +198,14 @@ async fn a_running_write_outlives_a_lease_store_that_forgets_while_the_job_is_de
     deliver_again(&fleet, &call).await;
     fleet.fail_points().reached("claim:before", SOON).await.unwrap();
     let mut redis = fleet.redis_connection().await.unwrap();
+    // Just after a renewal: the next one must find the lease free again, not the bystander's.
+    let key = fleet.broker().prefix().lease_key(&call.name);
+    until("the lease was renewed a moment ago", SOON, async || {
+        let left: i64 = redis::cmd("PTTL").arg(&key).query_async(&mut redis).await.ok()?;
+        (left > 1_900).then_some(())
+    })
+    .await
+    .unwrap();
     let _: String = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
     // The bystander is granted the lease, meets the start record, and waits one lease time.
     fleet.fail_points().go_on("claim:before").unwrap();
@@ -215,8 +223,13 @@ async fn what_a_drain_hands_back_before_its_start_is_no_attempt() {
         fleet.fail_points().reached(stage, SOON).await.unwrap();
         let holder = holder_of(&fleet, &call).await;
         let points = fleet.fail_points();
+        let log = fleet.workers[holder].log().to_path_buf();
         let going_on = async {
-            tokio::time::sleep(Duration::from_millis(700)).await;
+            until("it drains", SOON, async || {
+                std::fs::read_to_string(&log).ok()?.contains("draining").then_some(())
+            })
+            .await
+            .unwrap();
             points.go_on(stage).unwrap();
         };
         let (ended, ()) = tokio::join!(fleet.workers[holder].terminate(), going_on);

@@ -85,9 +85,17 @@ fn last_tick_ms(ledger: &Ledger) -> u128 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_is_stopped_before_a_lease_that_cannot_be_renewed_has_run_out() {
-    let mut fleet = fleet().linked().workers(2).start().await.unwrap();
+    let mut fleet = fleet()
+        .linked()
+        .workers(2)
+        .env("TOOLFLEET_LIMITS__LEASE_TTL", "4s")
+        .env("TOOLFLEET_LIMITS__LEASE_MARGIN", "1s")
+        .env("TOOLFLEET_LIMITS__ACK_WAIT", "5s")
+        .start()
+        .await
+        .unwrap();
     let watched = Watched::start(&fleet, "long").await;
-    let (long, ledger) = call(&fleet, "ticker", "long", 4_000);
+    let (long, ledger) = call(&fleet, "ticker", "long", 6_000);
     let pid = ledger.started(1, SOON).await.unwrap();
     let holder = fleet.worker_of(pid).unwrap();
     // Dropped, not refused; the other worker still reaches it.
@@ -116,9 +124,10 @@ async fn a_tool_is_stopped_before_a_lease_that_cannot_be_renewed_has_run_out() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_store_that_is_back_in_time_stops_nothing() {
-    let fleet = fleet().linked().workers(2).start().await.unwrap();
+    let fleet = fleet().linked().workers(2).env("TOOLFLEET_LIMITS__LEASE_TTL", "4s");
+    let fleet = fleet.env("TOOLFLEET_LIMITS__ACK_WAIT", "5s").start().await.unwrap();
     for (id, is_cut) in [("stalled", false), ("cut", true)] {
-        let long = call(&fleet, "nap", id, 3_000);
+        let long = call(&fleet, "nap", id, 5_000);
         let pid = long.1.started(1, SOON).await.unwrap();
         let link = &fleet.worker_links[fleet.worker_of(pid).unwrap()].redis;
         if is_cut {
@@ -161,15 +170,21 @@ async fn a_claim_whose_answer_is_lost_or_late_is_undone_and_made_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_the_network_has_forgotten_is_given_up() {
-    let fleet = fleet().linked().start().await.unwrap();
+    let fleet = fleet()
+        .linked()
+        .env("TOOLFLEET_LIMITS__LEASE_TTL", "4s")
+        .env("TOOLFLEET_LIMITS__ACK_WAIT", "5s")
+        .start()
+        .await
+        .unwrap();
     let link = &fleet.worker_links[0].redis;
     let before = link.connections();
     // What is open is never heard of again; what is new would pass.
     link.forget();
     let since = Instant::now();
-    ran_once(&fleet, "later", call(&fleet, "nap", "later", 1_500)).await;
+    ran_once(&fleet, "later", call(&fleet, "nap", "later", 5_000)).await;
     assert!(link.connections() > before, "the old connection still serves");
-    assert!(since.elapsed() < Duration::from_secs(12), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(25), "{:?}", since.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -363,7 +378,7 @@ async fn a_lease_store_that_is_a_replica_for_a_while_loses_no_call_and_is_told()
     until("the worker is ready", SOON, async || (ready().await?.status == 200).then_some(()))
         .await
         .unwrap();
-    let running = call(&fleet, "nap", "running", 1_500);
+    let running = call(&fleet, "nap", "running", 4_000);
     running.1.started(1, SOON).await.unwrap();
     let become_replica = ["127.0.0.1", "1"];
     let _: String =

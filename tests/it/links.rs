@@ -128,7 +128,7 @@ async fn connections_that_the_network_has_forgotten_are_given_up() {
     let later = call(&fleet, "nap-write", "later", 10);
     ran_once(&fleet, "waiting", waiting).await;
     ran_once(&fleet, "later", later).await;
-    assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -240,9 +240,9 @@ async fn a_coordinator_without_the_lease_store_admits_and_cancels() {
 
 /// Clocks for a fleet whose servers are far away.
 const FAR_CLOCKS: [(&str, &str); 4] = [
-    ("TOOLFLEET_LIMITS__LEASE_TTL", "4s"),
-    ("TOOLFLEET_LIMITS__LEASE_RENEW", "1s"),
-    ("TOOLFLEET_LIMITS__ACK_WAIT", "6s"),
+    ("TOOLFLEET_LIMITS__LEASE_TTL", "6s"),
+    ("TOOLFLEET_LIMITS__LEASE_RENEW", "2s"),
+    ("TOOLFLEET_LIMITS__ACK_WAIT", "8s"),
     ("TOOLFLEET_WORKER__ADMIN_LISTEN", "127.0.0.1:0"),
 ];
 
@@ -259,7 +259,7 @@ async fn a_network_that_is_slow_both_ways_costs_time_and_nothing_else() {
     fleet.workers[0].restart().await.unwrap();
     // Longer than a lease.
     let calls = [("nap", "read"), ("nap-write", "write")]
-        .map(|(tool, id)| (id, call(&fleet, tool, id, 4_500)));
+        .map(|(tool, id)| (id, call(&fleet, tool, id, 6_500)));
     let stopped = call(&fleet, "nap", "stopped", 30_000);
     stopped.1.started(1, SOON).await.unwrap();
     let since = Instant::now();

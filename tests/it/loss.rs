@@ -28,7 +28,7 @@ fn name() -> CallName {
 async fn a_read_whose_worker_is_killed_ends_by_its_second_attempt() {
     let mut fleet = fleet().workers(2).start().await.unwrap();
     let heard = Announcements::listen(fleet.broker()).await.unwrap();
-    let (call, pid) = running(&fleet, "nap", 1_000).await;
+    let (call, pid) = running(&fleet, "nap", 3_000).await;
     let holder = fleet.worker_of(pid).unwrap();
     fleet.workers[holder].kill().await.unwrap();
 
@@ -40,7 +40,7 @@ async fn a_read_whose_worker_is_killed_ends_by_its_second_attempt() {
     assert_eq!(ledger.starts().len(), 2, "{:?}", ledger.lines());
     assert_eq!(ledger.ends(), [(2, fleet.workers[1 - holder].pid())]);
     assert_eq!(fleet.results_of(&name()).await.unwrap(), 1);
-    assert_eq!(heard.of(&name()), 1);
+    assert_eq!(heard.once_heard(&name()).await, 1);
     let stored = fleet.result(&name()).await.unwrap();
     assert_eq!((stored.attempts, stored.attempt.unwrap().number), (2, 2));
 }
@@ -48,9 +48,10 @@ async fn a_read_whose_worker_is_killed_ends_by_its_second_attempt() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_read_gets_its_second_attempt_however_long_its_worker_was_missed() {
     // Its three attempts have less time together than a lost worker takes to be noticed.
-    let keys = "effect = \"read\"\ntimeout = \"700ms\"";
+    let keys = "effect = \"read\"\ntimeout = \"2500ms\"";
     let script = noting("loss", "[ $TOOLFLEET_ATTEMPT = 2 ] || sleep 60\nprintf second");
-    let mut fleet = fleet().exec_tool("short", keys, &script).start().await.unwrap();
+    let fleet = fleet().exec_tool("short", keys, &script);
+    let mut fleet = fleet.env("TOOLFLEET_LIMITS__ACK_WAIT", "9s").start().await.unwrap();
     let (http, ledger) = (fleet.http(0).unwrap(), fleet.ledger("loss"));
     let call = tokio::spawn(async move { http.call_as("short", "loss", "c", json!({})).await });
     ledger.started(1, SOON).await.unwrap();
@@ -62,7 +63,7 @@ async fn a_short_read_gets_its_second_attempt_however_long_its_worker_was_missed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_waits_for_a_worker_that_comes_later() {
     let mut fleet = fleet().start().await.unwrap();
-    let (call, _) = running(&fleet, "nap", 700).await;
+    let (call, _) = running(&fleet, "nap", 3_000).await;
     fleet.workers[0].restart().await.unwrap();
     let answer = call.await.unwrap().unwrap();
     assert_eq!(ok(&answer)["attempts"], 2);
@@ -96,7 +97,7 @@ async fn all_attempts_of_a_call_share_its_total_timeout() {
 async fn a_write_whose_worker_is_killed_is_not_started_again() {
     let mut fleet = fleet().workers(2).start().await.unwrap();
     let heard = Announcements::listen(fleet.broker()).await.unwrap();
-    let (call, pid) = running(&fleet, "nap-write", 1_000).await;
+    let (call, pid) = running(&fleet, "nap-write", 3_000).await;
     let holder = fleet.worker_of(pid).unwrap();
     fleet.workers[holder].kill().await.unwrap();
 
@@ -110,11 +111,11 @@ async fn a_write_whose_worker_is_killed_is_not_started_again() {
     let ledger = fleet.ledger("loss");
     assert_eq!(ledger.lines().len(), 1, "it started once and never ended: {:?}", ledger.lines());
     assert_eq!(fleet.results_of(&name()).await.unwrap(), 1);
-    assert_eq!(heard.of(&name()), 1);
+    assert_eq!(heard.once_heard(&name()).await, 1);
 
     // Handed in again it gets the same result, and still does not run.
     let http = fleet.http(0).unwrap();
-    let again = http.call_as("nap-write", "loss", "c", nap(1_000, &ledger)).await.unwrap();
+    let again = http.call_as("nap-write", "loss", "c", nap(3_000, &ledger)).await.unwrap();
     assert_eq!(failed(&again, "outcome_unknown")["text"], body["text"]);
     assert_eq!(ledger.starts().len(), 1);
     let starts = fleet.broker().prefix().starts_stream();
@@ -125,7 +126,7 @@ async fn a_write_whose_worker_is_killed_is_not_started_again() {
 async fn a_worker_that_wakes_after_its_lease_changes_nothing() {
     let fleet = fleet().workers(2).start().await.unwrap();
     let heard = Announcements::listen(fleet.broker()).await.unwrap();
-    let (call, pid) = running(&fleet, "nap", 1_500).await;
+    let (call, pid) = running(&fleet, "nap", 3_000).await;
     let holder = fleet.worker_of(pid).unwrap();
     fleet.workers[holder].pause().unwrap();
     let answer = call.await.unwrap().unwrap();
@@ -143,7 +144,7 @@ async fn a_worker_that_wakes_after_its_lease_changes_nothing() {
     .unwrap();
     assert_eq!(fleet.result(&name()).await.unwrap(), before);
     assert_eq!(fleet.results_of(&name()).await.unwrap(), 1);
-    assert_eq!(heard.of(&name()), 1);
+    assert_eq!(heard.once_heard(&name()).await, 1);
     assert_eq!(fleet.ledger("loss").starts().len(), 2);
 }
 

@@ -7,6 +7,7 @@
     reason = "this is how a test fails, also in the functions that tests share"
 )]
 
+mod again;
 mod api;
 mod arguments;
 mod as_of;

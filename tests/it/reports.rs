@@ -31,11 +31,7 @@ async fn what_is_said_on_descriptor_3_is_read_with_the_call() {
     let fleet = fleet()
         .exec_tool("well", "effect = \"read\"", &format!("{SAYS}\nprintf fine"))
         .exec_tool("ill", "effect = \"read\"", &format!("{SAYS}\nexit 3"))
-        .exec_tool(
-            "late",
-            "effect = \"read\"\ntimeout = \"700ms\"",
-            &format!("{SAYS}\nexec sleep 60"),
-        )
+        .exec_tool("late", "effect = \"read\"\ntimeout = \"3s\"", &format!("{SAYS}\nexec sleep 60"))
         .exec_tool("silent", "effect = \"read\"", "printf fine")
         .start()
         .await

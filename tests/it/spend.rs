@@ -55,7 +55,7 @@ async fn what_a_lost_attempt_spent_counts_as_well() {
     let mut fleet = fleet().start().await.unwrap();
     let ledger = fleet.ledger("spend");
     let http = fleet.http(0).unwrap();
-    let input = nap(1_000, &ledger);
+    let input = nap(4_000, &ledger);
     let call = tokio::spawn(async move { http.call_as("spender", "money", "c", input).await });
     ledger.started(1, SOON).await.unwrap();
     let stream = fleet.broker().prefix().spend_stream();

@@ -313,8 +313,8 @@ async fn a_holder_that_does_not_answer_is_cancelled_all_the_same() {
     let http = fleet.http(0).unwrap();
     let (read, write) = (fleet.ledger("read"), fleet.ledger("write"));
     let asked = message(&[
-        ("r", "nap", &nap(1_000, &read).to_string()),
-        ("w", "nap-write", &nap(1_000, &write).to_string()),
+        ("r", "nap", &nap(3_000, &read).to_string()),
+        ("w", "nap-write", &nap(3_000, &write).to_string()),
     ]);
     let posted = post_turn(&http, "e", "t", &asked);
     read.started(1, SOON).await.unwrap();
@@ -325,7 +325,8 @@ async fn a_holder_that_does_not_answer_is_cancelled_all_the_same() {
     let answer = answered(posted).await;
     let wanted = ["Tool error: it hangs".to_owned(), format!("Tool error: it hangs{WARNING}")];
     assert_eq!(contents(&answer), wanted);
-    // It wakes with two results in hand, and nobody wants them.
+    // It wakes with two results in hand, and nobody wants them: both naps are over by then.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     fleet.workers[0].resume().unwrap();
     until("the woken worker runs a call", SOON, async || {
         let answer = http.call("nap", json!({"ms": 1})).await.ok()?;

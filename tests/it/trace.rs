@@ -128,7 +128,7 @@ async fn a_second_attempt_links_to_the_lost_one() {
     let sink = OtlpSink::start().await;
     let mut fleet = traced(&sink).start().await.unwrap();
     let ledger = fleet.ledger("linked");
-    let (http, input) = (fleet.http(0).unwrap(), nap(1_000, &ledger));
+    let (http, input) = (fleet.http(0).unwrap(), nap(4_000, &ledger));
     let call = tokio::spawn(async move { http.call("nap", input).await });
     ledger.started(1, SOON).await.unwrap();
     let claims = |spans: &[SinkSpan]| spans.iter().filter(|span| span.name == "claim").count();

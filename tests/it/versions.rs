@@ -60,7 +60,7 @@ async fn jobs_of_a_newer_build_are_handed_back_and_hold_nobody_up() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_of_a_version_that_nobody_has_any_more_ends_clearly() {
-    let keys = "effect = \"write\"\nqueue_timeout = \"2s\"";
+    let keys = "effect = \"write\"\nqueue_timeout = \"3s\"";
     let mut fleet = fleet().exec_tool("moved", keys, "printf old").start().await.unwrap();
     let http = fleet.http(0).unwrap();
     // In order: killed, it would be thought alive for a while.
@@ -83,7 +83,7 @@ async fn a_call_of_a_version_that_nobody_has_any_more_ends_clearly() {
     fleet.workers[0].restart().await.unwrap();
     let answer = call.await.unwrap().unwrap();
     let text = failed(&answer, "no_worker")["text"].as_str().unwrap();
-    assert!(text.contains("has this version of moved: waited 2 s"), "{text}");
+    assert!(text.contains("has this version of moved: waited 3 s"), "{text}");
     assert_eq!(answer.body["startState"], "never_started");
     until("the new version is called", SOON, async || {
         let answer = http.call("moved", json!({})).await.ok()?;

@@ -26,12 +26,12 @@ async fn lose_the_worker(
     cents: u32,
 ) -> toolfleet_tests::Answer {
     let http = fleet.http(0).unwrap();
-    let before = fleet.ledger("pay").starts().len();
-    let posted = post_turn(&http, execution, "lost", &pay("a", cents));
     let ledger = fleet.ledger("pay");
-    until("the write has started", SOON, async || (ledger.starts().len() > before).then_some(()))
-        .await
-        .unwrap();
+    // Said after the start.
+    let keys = || ledger.lines().iter().filter(|line| line.starts_with("key ")).count();
+    let before = keys();
+    let posted = post_turn(&http, execution, "lost", &pay("a", cents));
+    until("the write has started", SOON, async || (keys() > before).then_some(())).await.unwrap();
     fleet.workers[0].restart().await.unwrap();
     answered(posted).await
 }

@@ -189,7 +189,12 @@ impl Fleet {
     /// A connection to the lease store.
     pub async fn redis_connection(&self) -> anyhow::Result<redis::aio::MultiplexedConnection> {
         let client = redis::Client::open(self.redis.url())?;
-        Ok(client.get_multiplexed_async_connection().await?)
+        // Longer than any harm that a test does to it.
+        let patience = Some(std::time::Duration::from_secs(30));
+        let config = redis::AsyncConnectionConfig::new()
+            .set_response_timeout(patience)
+            .set_connection_timeout(patience);
+        Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
     }
 }
 

@@ -1,11 +1,13 @@
 //! What is really in the streams.
 
+use crate::wait::until;
 use anyhow::Context as _;
 use async_nats::jetstream::message::StreamMessage;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use toolfleet_io::broker::Broker;
 use toolfleet_proto::name::CallName;
 
@@ -74,6 +76,13 @@ impl Announcements {
     pub fn of(&self, name: &CallName) -> usize {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.get(name).copied().unwrap_or_default()
+    }
+
+    /// The same once it was heard of: an answer may be faster than its announcement.
+    pub async fn once_heard(&self, name: &CallName) -> usize {
+        let heard = async || (self.of(name) > 0).then_some(());
+        let _ = until("the result is announced", Duration::from_secs(10), heard).await;
+        self.of(name)
     }
 
     /// Calls that were announced more than once.

@@ -169,7 +169,9 @@ pub fn main(tools: Tools) -> ExitCode {
     telemetry.flush_and_stop(FLUSH);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ (Error::Topology(_) | Error::Prefix(_))) => complain(&error, EXIT_CONFIG),
+        Err(error @ (Error::Topology(_) | Error::Prefix(_) | Error::Address(_))) => {
+            complain(&error, EXIT_CONFIG)
+        }
         Err(error) => complain(&error, EXIT_UNREACHABLE),
     }
 }
@@ -262,13 +264,11 @@ fn run(
     let health = Health::new();
     let mut admin = None;
     if !checked.config.worker.admin_listen.is_empty() {
-        let address = checked
-            .config
-            .worker
-            .admin_listen
-            .parse()
-            .map_err(|error| std::io::Error::other(format!("worker.admin_listen: {error}")))?;
-        let address = health::serve_on_own_thread(address, health.clone())?;
+        let key = "worker.admin_listen";
+        let address = config::address(key, &checked.config.worker.admin_listen);
+        let address = address.map_err(Error::Address)?;
+        let address = health::serve_on_own_thread(address, health.clone())
+            .map_err(|error| Error::Address(format!("{key}: {address}: {error}")))?;
         tracing::info!(%address, "probes and metrics");
         admin = Some(address);
     }

@@ -51,6 +51,9 @@ pub enum Error {
     /// The prefix.
     #[error("fleet.prefix: {0}")]
     Prefix(String),
+    /// The address of probes and metrics.
+    #[error("{0}")]
+    Address(String),
     /// The thread that keeps the leases.
     #[error("the lease thread could not start: {0}")]
     Thread(#[from] std::io::Error),

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::request::{body_text, deadline, fresh_id, idempotency_key, trace};
 use super::respond::Prefer;
 use crate::core::admit::{self, Names};
-use crate::core::answer::cancel_value;
+use crate::core::answer::{Ended, cancel_value};
 use crate::core::mode::Mode;
 use crate::direct::Direct;
 use crate::reading::{done_answer, open_call};
@@ -20,6 +20,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::time::Duration;
+use tokio::time::Instant;
 use toolfleet_proto::name::{CallName, check_id};
 
 /// Longest `?wait=` of a read.
@@ -73,6 +74,7 @@ fn names(body: &Body, key: Option<String>) -> Result<Names, Problem> {
         call_id,
         request_id: fresh_id(),
         is_unnamed,
+        thread: String::new(),
         requeued_from: String::new(),
     })
 }
@@ -91,24 +93,31 @@ pub(crate) async fn call(
     let body: Body = serde_json::from_str(&text).map_err(|error| {
         Problem::bad_request("body_unreadable", error.to_string(), "send {\"input\": {…}}")
     })?;
-    let names = names(&body, idempotency_key(&headers)?)?;
-    let deadline_ms = deadline(body.deadline.as_deref(), coordinator.clock.now_ms())?;
+    let mut names = names(&body, idempotency_key(&headers)?)?;
+    let deadline = deadline(body.deadline.as_deref(), coordinator.clock.now_ms())?;
     let record = match &body.execution_id {
         Some(id) => coordinator.executions.get(TENANT, id).await.map_err(unavailable)?,
         None => None,
     };
-    let offers = coordinator.catalog.offers();
-    let refuse = |refusal: admit::Refusal| {
-        coordinator.measures.rejected(refusal.code.as_str());
-        Problem::from(refusal)
-    };
-    let offer = admit::find(&offers, &tool).map_err(refuse)?.clone();
-    admit::allow(record.as_ref(), &offers, &tool).map_err(refuse)?;
     let input = body.input.as_deref().map(RawValue::get);
     let mode = Mode::of(record.as_ref());
-    let arguments = admit::check(&offer, input, mode).map_err(refuse)?;
+    let admitted =
+        admit::direct(&coordinator.catalog.offers(), record.as_ref(), &tool, input, mode);
+    if deadline.is_over() || admitted.is_err() {
+        // What was handed in before is attached to, whatever has become of its tool and its time.
+        let known = if names.is_unnamed { None } else { coordinator.known(&names, input).await? };
+        if let Some(running) = known {
+            return running.respond(Prefer::read(&headers)).await;
+        }
+    }
+    let deadline_ms = deadline.of_what_is_known(false)?;
+    let (offer, arguments) = admitted.map_err(|refusal| {
+        coordinator.measures.rejected(refusal.code.as_str());
+        Problem::from(refusal)
+    })?;
     coordinator.note_effect(&offer, &arguments);
     let is_bound = body.execution_id.is_some();
+    names.thread = record.as_ref().and_then(|record| record.thread_id.clone()).unwrap_or_default();
     let direct = Direct { offer, arguments, names, deadline_ms, is_bound, mode };
     let running = direct.start(coordinator, record, trace(&headers));
     running.respond(Prefer::read(&headers)).await
@@ -127,7 +136,18 @@ pub(crate) async fn read(
 ) -> Result<Response, Problem> {
     check_id("execution", &execution)?;
     let name = CallName { tenant: TENANT.to_owned(), execution, call };
-    let Some(accepted) = coordinator.attach(&name).await.map_err(unavailable)? else {
+    let wait = Duration::from_secs(asked.wait.unwrap_or(0).min(WAIT_SECONDS_MAX));
+    let until = Instant::now() + wait;
+    let mut attached = coordinator.attach(&name).await.map_err(unavailable)?;
+    let mut tool = attached.as_ref().map(|accepted| accepted.tool().to_owned());
+    if attached.is_none() {
+        // One that waits for a slot of its turn is listed, and has no job yet.
+        tool = coordinator.listed_tool(&name).await.map_err(unavailable)?;
+        if tool.is_some() {
+            attached = coordinator.attach_until(&name, until).await.map_err(unavailable)?;
+        }
+    }
+    let Some(tool) = tool else {
         return Err(Problem::new(
             StatusCode::NOT_FOUND,
             "call_not_found",
@@ -136,16 +156,17 @@ pub(crate) async fn read(
             "use the execution and call that its answer named; results are kept for the retention only",
         ));
     };
-    let tool = accepted.tool().to_owned();
-    let wait = Duration::from_secs(asked.wait.unwrap_or(0).min(WAIT_SECONDS_MAX));
-    let wait = if accepted.is_done() { Duration::from_secs(1) } else { wait };
-    let ended = if wait.is_zero() {
-        None
-    } else {
-        tokio::time::timeout(wait, coordinator.result(accepted)).await.ok()
+    let ended = match attached {
+        Some(accepted) => {
+            let left = until.saturating_duration_since(Instant::now());
+            let left = if accepted.is_done() { Duration::from_secs(1) } else { left };
+            tokio::time::timeout(left, coordinator.result(accepted)).await.ok()
+        }
+        None => None,
     };
     Ok(json_answer(match ended {
-        Some(ended) => done_answer(&ended, &name.execution),
+        // Nothing was handed in again: it is only read.
+        Some(ended) => done_answer(&Ended { is_replayed: false, ..ended }, &name.execution),
         None => {
             let (state, worker) = coordinator.open_state_and_worker(&name).await;
             let mut open = open_call(&name, &tool, state, worker.as_deref());

@@ -58,7 +58,10 @@ pub(crate) async fn create(
     let id = wishes.id.clone().unwrap_or_else(fresh_id);
     check_id("id", &id)?;
     let now_ms = coordinator.clock.now_ms();
-    let deadline_ms = deadline(wishes.deadline.as_deref(), now_ms)?;
+    let deadline = deadline(wishes.deadline.as_deref(), now_ms)?;
+    let is_known = deadline.is_over()
+        && coordinator.executions.get(TENANT, &id).await.map_err(unavailable)?.is_some();
+    let deadline_ms = deadline.of_what_is_known(is_known)?;
     if let Err(fault) = wishes.as_of_ms() {
         let mend = "use an instant with a zone such as 2025-01-31T12:00:00Z";
         return Err(Problem::unprocessable("as_of_invalid", fault, mend));

@@ -203,7 +203,7 @@ pub(crate) async fn no_such_path(uri: Uri) -> Problem {
         "path_not_found",
         "There is nothing at this path",
         format!("nothing is served at {}", uri.path()),
-        "see the README for the paths of the API",
+        "see docs/http.md for the paths of the API",
     )
 }
 

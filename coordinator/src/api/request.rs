@@ -71,21 +71,41 @@ pub(crate) fn fresh_id() -> String {
 }
 
 /// A deadline as it came: RFC 3339 with a zone.
-pub(crate) fn deadline(text: Option<&str>, now_ms: i64) -> Result<Option<i64>, Problem> {
-    let Some(text) = text else { return Ok(None) };
+pub(crate) fn deadline(text: Option<&str>, now_ms: i64) -> Result<Deadline, Problem> {
+    let Some(text) = text else { return Ok(Deadline::default()) };
     let mend = "use an instant such as 2030-01-31T12:00:00Z";
     let instant = text.parse::<jiff::Timestamp>().map_err(|error| {
         Problem::unprocessable("deadline_invalid", format!("deadline: {error}"), mend)
     })?;
     let deadline_ms = instant.as_millisecond();
-    if deadline_ms <= now_ms {
-        return Err(Problem::unprocessable(
-            "deadline_invalid",
-            format!("the deadline {text} is over"),
-            mend,
-        ));
+    let is_over = deadline_ms <= now_ms;
+    let over = is_over.then(|| {
+        Problem::unprocessable("deadline_invalid", format!("the deadline {text} is over"), mend)
+    });
+    Ok(Deadline { ms: Some(deadline_ms), over })
+}
+
+/// A deadline as a caller gave it.
+#[derive(Debug, Default)]
+pub(crate) struct Deadline {
+    ms: Option<i64>,
+    over: Option<Problem>,
+}
+
+impl Deadline {
+    /// Whether it is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.is_some()
     }
-    Ok(Some(deadline_ms))
+
+    /// Milliseconds since the Unix epoch. What was handed in before is attached to, however late
+    /// (CONTRACT 3.6); what is new must have time left.
+    pub(crate) fn of_what_is_known(self, is_known: bool) -> Result<Option<i64>, Problem> {
+        match self.over {
+            Some(over) if !is_known => Err(over),
+            _ => Ok(self.ms),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -94,9 +114,14 @@ mod tests {
 
     #[test]
     fn a_deadline_is_an_instant_with_a_zone_that_is_not_over() {
-        assert_eq!(deadline(None, 0).unwrap(), None);
-        assert_eq!(deadline(Some("1970-01-01T00:00:02Z"), 0).unwrap(), Some(2_000));
-        assert!(deadline(Some("1970-01-01T00:00:02Z"), 2_000).is_err());
+        let of_new = |text, now_ms| deadline(text, now_ms).unwrap().of_what_is_known(false);
+        assert_eq!(of_new(None, 0).unwrap(), None);
+        let two_seconds = Some("1970-01-01T00:00:02Z");
+        assert_eq!(of_new(two_seconds, 0).unwrap(), Some(2_000));
+        assert!(of_new(two_seconds, 2_000).is_err());
+        let over = deadline(two_seconds, 2_000).unwrap();
+        assert!(over.is_over());
+        assert_eq!(over.of_what_is_known(true).unwrap(), Some(2_000));
         assert!(deadline(Some("1970-01-01T00:00:02"), 0).is_err());
         assert!(deadline(Some("soon"), 0).is_err());
     }

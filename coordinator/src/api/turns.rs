@@ -76,7 +76,12 @@ pub(crate) async fn post(
         Some(name) => name.to_owned(),
         None => derived_name(&ids).unwrap_or_else(fresh_id),
     };
-    let deadline_ms = deadline(message.deadline.as_deref(), coordinator.clock.now_ms())?;
+    let deadline = deadline(message.deadline.as_deref(), coordinator.clock.now_ms())?;
+    let is_known = deadline.is_over() && {
+        let record = coordinator.executions.get(TENANT, &execution).await.map_err(unavailable)?;
+        record.is_some_and(|record| record.turn(&name).is_some())
+    };
+    let deadline_ms = deadline.of_what_is_known(is_known)?;
     let turn = Turn {
         execution: execution.clone(),
         name: name.clone(),

@@ -5,12 +5,12 @@ use crate::api::{self, Hosts};
 use crate::service::{Coordinator, Error};
 use serde_json::{Value, json};
 use std::future::IntoFuture as _;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use toolfleet_io::config::Checked;
+use toolfleet_io::config::{self, Checked};
 use toolfleet_io::health::{self, Health};
 use toolfleet_io::{signal, telemetry};
 
@@ -46,11 +46,7 @@ impl ServeArgs {
 
 /// Reads an address; `:8080` is loopback's. Only loopback is taken while there is no authentication.
 fn loopback(key: &str, text: &str) -> Result<SocketAddr, String> {
-    let whole = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_owned() };
-    let address =
-        whole.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()).ok_or_else(
-            || format!("server.{key}: {text:?} is no address such as 127.0.0.1:8080"),
-        )?;
+    let address = config::address(&format!("server.{key}"), text)?;
     if address.ip().is_loopback() {
         Ok(address)
     } else {

@@ -49,6 +49,8 @@ pub struct Names {
     pub turn: String,
     /// The call's id within the turn.
     pub call_id: String,
+    /// The conversation that its execution belongs to; empty: none was named.
+    pub thread: String,
     /// Id of the request.
     pub request_id: String,
     /// Whether the caller named neither execution nor turn.
@@ -91,17 +93,35 @@ pub fn allow(
     Err(Refusal { code: Code::ToolForbidden, text })
 }
 
-/// Hash of arguments that were refused: of their canonical form where they are JSON, else of their
-/// text, so that a call handed in again with the same ones is the same call.
+/// Hash of the arguments of a call that was refused.
 pub fn hash_unchecked(call: &ModelCall) -> [u8; 32] {
-    let text = match &call.arguments {
+    hash_of_text(match &call.arguments {
         Ok(text) => text.as_deref(),
         Err(why) => Some(why.as_str()),
-    };
+    })
+}
+
+/// Hash of arguments that nobody checked: of their canonical form where they are JSON, else of their
+/// text, so that a call handed in again with the same ones is the same call.
+pub fn hash_of_text(text: Option<&str>) -> [u8; 32] {
     match Json::parse_arguments(text) {
         Ok(json) => json.hash(),
         Err(_) => Json::String(text.unwrap_or_default().to_owned()).hash(),
     }
+}
+
+/// Admits a direct call: the tool is on offer, its execution may use it, the arguments fit.
+pub fn direct(
+    offers: &Offered,
+    record: Option<&Execution>,
+    tool: &str,
+    input: Option<&str>,
+    mode: Mode,
+) -> Result<(Offer, Arguments), Refusal> {
+    let offer = find(offers, tool)?;
+    allow(record, offers, tool)?;
+    let arguments = check(offer, input, mode)?;
+    Ok((offer.clone(), arguments))
 }
 
 fn invalid(text: String) -> Refusal {
@@ -197,7 +217,7 @@ pub fn job(
         turn: names.turn.clone(),
         call_id: names.call_id.clone(),
         idempotency_key: names.name.idempotency_key(),
-        caller: Some(caller.clone()),
+        caller: Some(Caller { thread: names.thread.clone(), ..caller.clone() }),
         trace: Some(trace),
         dry_run: mode.dry_run,
         as_of_ms: mode.as_of_ms.unwrap_or(0),

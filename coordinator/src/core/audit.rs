@@ -39,6 +39,23 @@ pub fn is_note_fresh(note: &str, now_ms: i64) -> bool {
     note.parse::<i64>().is_ok_and(|at_ms| now_ms - at_ms < 60_000)
 }
 
+/// Where the look at each pool's queue goes on: a round looks at a bounded number of jobs, and what lies
+/// behind calls that run for hours has its turn too.
+#[derive(Debug, Default)]
+pub struct Rounds(BTreeMap<String, u64>);
+
+impl Rounds {
+    /// The sequence that a pool's round begins at.
+    pub fn begin(&mut self, pool: &str) -> u64 {
+        self.0.remove(pool).unwrap_or(1)
+    }
+
+    /// A round of a pool was full: the next one goes on there.
+    pub fn go_on(&mut self, pool: &str, from: u64) {
+        self.0.insert(pool.to_owned(), from);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +71,14 @@ mod tests {
         let second = suspects(&[(3, "a"), (10, "b"), (9, "d"), (11, "e")]);
         assert_eq!(stranded(&first, &second, floor), suspects(&[(3, "a"), (10, "b")]));
         assert!(stranded(&Suspects::new(), &second, floor).is_empty());
+    }
+
+    #[test]
+    fn a_round_goes_on_where_the_last_one_was_full_and_then_begins_anew() {
+        let mut rounds = Rounds::default();
+        assert_eq!(rounds.begin("a"), 1);
+        rounds.go_on("a", 500);
+        assert_eq!((rounds.begin("b"), rounds.begin("a"), rounds.begin("a")), (1, 500, 1));
     }
 
     #[test]

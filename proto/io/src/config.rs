@@ -12,6 +12,7 @@ use figment::providers::{Env, Format, Serialized, Toml};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use toolfleet_proto::checks::Naming;
 use toolfleet_proto::isolation::Isolation;
@@ -78,7 +79,7 @@ pub enum TopologyMode {
 pub struct Nats {
     /// `nats://host:port`, several separated by commas.
     pub url: String,
-    /// A `.creds` file, read again at each connect.
+    /// A `.creds` file, read when the process starts.
     pub creds_file: Option<PathBuf>,
     /// Extra certificate authorities, PEM.
     pub ca_file: Option<PathBuf>,
@@ -330,6 +331,16 @@ pub fn check(config: Config) -> Result<Checked, Error> {
     }
 }
 
+/// Reads an address; `:8080` is the loopback's.
+///
+/// # Errors
+/// That the text of this key is none.
+pub fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
+    let whole = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_owned() };
+    let first = whole.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    first.ok_or_else(|| format!("{key}: {text:?} is no address such as 127.0.0.1:8080"))
+}
+
 /// Whether text is an `http` or `https` URL, by its scheme.
 pub fn is_http(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
@@ -406,6 +417,20 @@ mod tests {
             error.to_string().contains("snake") || error.to_string().contains("rerun"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn an_address_may_leave_out_the_host_and_may_name_it() {
+        for (text, port) in
+            [(":81", 81), ("127.0.0.1:0", 0), ("localhost:82", 82), ("[::1]:83", 83)]
+        {
+            let address = address("worker.admin_listen", text).unwrap();
+            assert_eq!((address.port(), address.ip().is_loopback()), (port, true), "{text}");
+        }
+        for text in ["", "81", "127.0.0.1", "127.0.0.1:x"] {
+            let fault = address("worker.admin_listen", text).unwrap_err();
+            assert!(fault.starts_with("worker.admin_listen: "), "{fault}");
+        }
     }
 
     #[test]

@@ -154,10 +154,25 @@ impl LeaseStore {
             clock,
             errors: error_counter(),
         };
-        store.check_fitness(&config.url).await?;
-        store.load_scripts().await?;
-        store.measure_clock().await?;
-        Ok(store)
+        loop {
+            match store.prepare(&config.url).await {
+                Ok(()) => return Ok(store),
+                // Slow for a moment, as one that is just starting is.
+                Err(error @ (Error::Silent(_) | Error::Unreachable { .. }))
+                    if tokio::time::Instant::now() < until =>
+                {
+                    tracing::warn!(%error, "redis does not answer in time yet");
+                    tokio::time::sleep(Duration::from_millis(300)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn prepare(&self, url: &str) -> Result<(), Error> {
+        self.check_fitness(url).await?;
+        self.load_scripts().await?;
+        self.measure_clock().await
     }
 
     /// Loads the scripts: the first claim and the first renewal would take three round trips instead of

@@ -26,8 +26,8 @@ struct Args {
     /// How many workers
     #[arg(long, value_name = "N", default_value_t = 4)]
     workers: usize,
-    /// Which faults: all; broker: killed brokers and paused workers; rolling: replaced in order; none
-    #[arg(long, value_name = "KIND", default_value = "all", value_parser = ["all", "broker", "rolling", "none"])]
+    /// Which faults: all; broker: killed brokers and paused workers; rolling: replaced in order; scaling: from one worker to eight and back; none
+    #[arg(long, value_name = "KIND", default_value = "all", value_parser = ["all", "broker", "rolling", "scaling", "none"])]
     harm: String,
     /// Where to copy the logs of all processes at the end
     #[arg(long, value_name = "DIR")]
@@ -47,6 +47,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         harm: match args.harm.as_str() {
             "broker" => HarmKind::Broker,
             "rolling" => HarmKind::Rolling,
+            "scaling" => HarmKind::Scaling,
             "none" => HarmKind::None,
             _ => HarmKind::All,
         },

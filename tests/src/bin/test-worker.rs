@@ -160,7 +160,7 @@ impl Tool for Blocker {
     fn spec(&self) -> ToolSpec {
         ToolSpec::read("blocker", "Blocks its thread and looks at no signal")
             .timeout(Duration::from_millis(300))
-            .queue_timeout(Duration::from_secs(3))
+            .queue_timeout(Duration::from_secs(6))
     }
 
     async fn call(&self, input: NapInput, context: Context) -> Result<u32, ToolError> {

@@ -26,6 +26,11 @@ const BROKER_KINDS: [(&str, u64); 2] = [("worker paused", 60), ("broker killed",
 /// What a rollout does.
 const ROLLING_KINDS: [(&str, u64); 2] = [("worker replaced", 70), ("coordinator replaced", 30)];
 
+/// What an autoscaler does.
+const SCALING_KINDS: [(&str, u64); 1] = [("workers scaled", 100)];
+/// Most workers of a scaled fleet.
+const SCALED_MAX: u64 = 8;
+
 /// Does harm, and keeps count of it.
 pub(crate) struct Harm {
     seed: Seed,
@@ -39,6 +44,7 @@ impl Harm {
             HarmKind::All => &KINDS,
             HarmKind::Broker => &BROKER_KINDS,
             HarmKind::Rolling => &ROLLING_KINDS,
+            HarmKind::Scaling => &SCALING_KINDS,
             HarmKind::None => &[],
         };
         Harm { seed, kinds, done: BTreeMap::new() }
@@ -84,6 +90,12 @@ impl Harm {
                 fleet.workers[worker].terminate().await?;
                 fleet.workers[worker].restart().await?;
             }
+            "workers scaled" => {
+                let count = self.seed.within(1, SCALED_MAX);
+                for status in fleet.scale_workers(usize::try_from(count)?).await? {
+                    anyhow::ensure!(status.success(), "a worker that was to leave: {status}");
+                }
+            }
             "coordinator replaced" => {
                 fleet.coordinators[coordinator].terminate().await?;
                 fleet.coordinators[coordinator].restart().await?;
@@ -104,6 +116,10 @@ impl Harm {
                 fleet.nats.restart().await?;
             }
             "lease store emptied" => {
+                // It may be frozen still.
+                if let Some(redis) = i32::try_from(fleet.redis.pid()).ok().and_then(Pid::from_raw) {
+                    let _ = kill_process(redis, Signal::CONT);
+                }
                 let mut redis = fleet.redis_connection().await?;
                 let _: String = redis::cmd("FLUSHALL").query_async(&mut redis).await?;
             }

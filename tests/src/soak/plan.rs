@@ -35,6 +35,8 @@ pub enum HarmKind {
     Broker,
     /// Coordinators and workers are ended in order and started again, one after another: nothing may fail.
     Rolling,
+    /// Workers come and go in order, between one and eight of them.
+    Scaling,
     /// None: nothing may fail.
     None,
 }
@@ -42,7 +44,7 @@ pub enum HarmKind {
 impl HarmKind {
     /// Whether calls that are shorter than a drain must all end well.
     pub fn is_gentle(self) -> bool {
-        matches!(self, HarmKind::Rolling | HarmKind::None)
+        matches!(self, HarmKind::Rolling | HarmKind::Scaling | HarmKind::None)
     }
 }
 

@@ -4,10 +4,10 @@ use super::DevArgs;
 use super::report::Failure;
 use super::state::StateDir;
 use super::traces::Spans;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use toolfleet_io::child::{FindError, find_nats_server, find_redis_server};
-use toolfleet_io::config::{Checked, is_http};
+use toolfleet_io::config::{self, Checked, is_http};
 
 const WORKER_PROGRAM: &str = "toolfleet-worker";
 
@@ -93,13 +93,10 @@ fn not_found(error: FindError) -> Failure {
 
 /// `HOST:PORT` or `:PORT`; only loopback, since there is no authentication.
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
-    let full = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_owned() };
-    full.to_socket_addrs()
-        .map_err(|error| format!("--listen: {text} is no address such as 127.0.0.1:8080: {error}"))?
-        .find(|address| address.ip().is_loopback())
-        .ok_or_else(|| {
-            format!("--listen: {text} is not a loopback address, and there is no authentication")
-        })
+    let address = config::address("--listen", text)?;
+    address.ip().is_loopback().then_some(address).ok_or_else(|| {
+        format!("--listen: {text} is not a loopback address, and there is no authentication")
+    })
 }
 
 /// `--otlp` wins over the configuration; without either, traces are kept here.

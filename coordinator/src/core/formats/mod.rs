@@ -166,6 +166,7 @@ struct Envelope {
     deadline: Option<String>,
     #[serde(rename = "localTools")]
     local_tools: Option<Vec<String>>,
+    context: Option<Box<RawValue>>,
 }
 
 /// One result on its way to the provider's form.
@@ -225,6 +226,13 @@ pub fn read(body: &str, named: Option<&str>) -> Result<Message, Refused> {
         })?
     };
     let inner = envelope.message.as_deref().filter(|message| !is_null(message));
+    if inner.is_some() && envelope.context.is_some_and(|context| !is_null(&context)) {
+        return Err(Refused {
+            code: "not_yet",
+            detail: "`context` of the envelope is not built yet".to_owned(),
+            mend: "leave it out: no tool would see it",
+        });
+    }
     let message = inner.map_or(body, RawValue::get).trim();
     let format = match named.or(envelope.format.as_deref()) {
         Some(format) => Format::of_messages(format)?,
