@@ -130,31 +130,12 @@ impl WorkerEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::descriptor::{ResultForm, Runner};
-    use crate::effect::Effect;
-    use serde_json::json;
+    use crate::descriptor::tests::sound;
 
     fn version(hash: &str, announced_at_ms: i64) -> Version {
         Version {
             hash: hash.into(),
-            descriptor: Descriptor {
-                name: "t".into(),
-                description: String::new(),
-                effect: Effect::Read,
-                rerun: false,
-                timeout_ms: 1,
-                queue_timeout_ms: 1,
-                total_timeout_ms: 1,
-                max_attempts: 1,
-                result_bytes_max: 1,
-                input_schema: json!({}),
-                output_schema: None,
-                result: ResultForm::Text,
-                runner: Runner::Native,
-                tags: vec![],
-                presentation: None,
-                declared: crate::declared::Declared::default(),
-            },
+            descriptor: sound(),
             announced_at_ms,
             announced_by: "w".into(),
             last_announced_at_ms: 0,

@@ -236,29 +236,9 @@ pub fn may_be_object(schema: &Value) -> bool {
 mod tests {
     use super::*;
     use crate::declared::{Declared, DryRunResult, Expression, Retry};
-    use crate::descriptor::{ResultForm, Runner};
+    use crate::descriptor::ResultForm;
+    use crate::descriptor::tests::sound;
     use serde_json::json;
-
-    pub(super) fn sound() -> Descriptor {
-        Descriptor {
-            name: "find".into(),
-            description: "Finds".into(),
-            effect: Effect::Read,
-            rerun: false,
-            timeout_ms: 30_000,
-            queue_timeout_ms: 60_000,
-            total_timeout_ms: 90_000,
-            max_attempts: 3,
-            result_bytes_max: 131_072,
-            input_schema: json!({"type": "object"}),
-            output_schema: None,
-            result: ResultForm::Text,
-            runner: Runner::Native,
-            tags: vec![],
-            presentation: None,
-            declared: Declared::default(),
-        }
-    }
 
     fn codes(descriptor: &Descriptor) -> Vec<&'static str> {
         of(descriptor, None).into_iter().map(|finding| finding.code).collect()

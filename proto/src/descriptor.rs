@@ -116,11 +116,12 @@ pub fn is_tool_name(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use serde_json::json;
 
-    fn descriptor() -> Descriptor {
+    /// A tool with nothing to find fault with; tests say only what theirs has otherwise.
+    pub(crate) fn sound() -> Descriptor {
         Descriptor {
             name: "find".into(),
             description: "Finds".into(),
@@ -143,13 +144,13 @@ mod tests {
 
     #[test]
     fn the_hash_moves_with_behaviour_and_not_with_words_for_people() {
-        let first = descriptor();
+        let first = sound();
         let relabelled = Descriptor {
             tags: vec!["crm".into()],
             presentation: Some(json!({"label": "Find"})),
-            ..descriptor()
+            ..sound()
         };
-        let slower = Descriptor { timeout_ms: 31_000, ..descriptor() };
+        let slower = Descriptor { timeout_ms: 31_000, ..sound() };
         assert_eq!(first.hash(), relabelled.hash());
         assert_ne!(first.hash(), slower.hash());
         assert_eq!(first.hash().len(), 64);
@@ -159,20 +160,18 @@ mod tests {
     #[test]
     fn the_hash_of_a_tool_that_declares_nothing_more_stays() {
         assert_eq!(
-            descriptor().hash(),
+            sound().hash(),
             "09fcad4d8ee982b6bc09e0979d2a514539462e12feb2f82ba7fad3c7f33a5e6e"
         );
-        let limited = Descriptor {
-            declared: Declared { weight: Some(2), ..Declared::default() },
-            ..descriptor()
-        };
-        assert_ne!(descriptor().hash(), limited.hash());
+        let limited =
+            Descriptor { declared: Declared { weight: Some(2), ..Declared::default() }, ..sound() };
+        assert_ne!(sound().hash(), limited.hash());
     }
 
     #[test]
     fn a_descriptor_survives_the_catalogue() {
-        let text = serde_json::to_string(&descriptor()).unwrap();
-        assert_eq!(serde_json::from_str::<Descriptor>(&text).unwrap(), descriptor());
+        let text = serde_json::to_string(&sound()).unwrap();
+        assert_eq!(serde_json::from_str::<Descriptor>(&text).unwrap(), sound());
     }
 
     #[test]

@@ -232,10 +232,10 @@ pub fn job(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::catalog::tests::plain;
     use serde_json::json;
     use std::sync::Arc;
-    use toolfleet_proto::descriptor::{Descriptor, ResultForm, Runner};
-    use toolfleet_proto::effect::Effect;
+    use toolfleet_proto::descriptor::Descriptor;
     use toolfleet_proto::schema::Schema;
 
     fn offer() -> Offer {
@@ -249,21 +249,10 @@ mod tests {
             input: Arc::new(Schema::compile(&input_schema).unwrap()),
             descriptor: Arc::new(Descriptor {
                 name: "weather".into(),
-                description: String::new(),
-                effect: Effect::Read,
-                rerun: false,
-                timeout_ms: 30_000,
                 queue_timeout_ms: 60_000,
                 total_timeout_ms: 90_000,
-                max_attempts: 3,
-                result_bytes_max: 1_000,
                 input_schema,
-                output_schema: None,
-                result: ResultForm::Text,
-                runner: Runner::Native,
-                tags: vec![],
-                presentation: None,
-                declared: toolfleet_proto::declared::Declared::default(),
+                ..plain()
             }),
             expressions: Arc::default(),
             is_live: true,

@@ -200,16 +200,18 @@ fn newcomers<'c>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use serde_json::json;
+    use toolfleet_proto::declared::Declared;
     use toolfleet_proto::descriptor::{ResultForm, Runner};
     use toolfleet_proto::effect::Effect;
 
-    fn descriptor(description: &str) -> Descriptor {
+    /// A tool that reads and has the least of everything; tests say only what theirs has otherwise.
+    pub(crate) fn plain() -> Descriptor {
         Descriptor {
             name: "find".into(),
-            description: description.into(),
+            description: "Finds".into(),
             effect: Effect::Read,
             rerun: false,
             timeout_ms: 1,
@@ -221,14 +223,14 @@ mod tests {
             output_schema: None,
             result: ResultForm::Text,
             runner: Runner::Native,
-            tags: vec!["crm".into()],
+            tags: vec![],
             presentation: None,
-            declared: toolfleet_proto::declared::Declared::default(),
+            declared: Declared::default(),
         }
     }
 
     fn announce(catalog: &mut Catalog, pool: &str, description: &str, at: i64) -> String {
-        let descriptor = descriptor(description);
+        let descriptor = Descriptor { description: description.into(), ..plain() };
         let hash = descriptor.hash();
         let version = Version {
             hash: hash.clone(),

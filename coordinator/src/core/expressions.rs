@@ -89,28 +89,18 @@ impl Expressions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::catalog::tests::plain;
     use serde_json::{Value, json};
     use toolfleet_proto::declared::{Declared, Expression};
-    use toolfleet_proto::descriptor::Runner;
 
     fn tool(declared: Declared, output_schema: Option<Value>, result: ResultForm) -> Descriptor {
         Descriptor {
-            name: "pay".into(),
-            description: "Pays".into(),
             effect: Effect::Write,
-            rerun: false,
-            timeout_ms: 1,
-            queue_timeout_ms: 1,
-            total_timeout_ms: 1,
-            max_attempts: 1,
             result_bytes_max: 40,
-            input_schema: json!({"type": "object"}),
             output_schema,
             result,
-            runner: Runner::Native,
-            tags: vec![],
-            presentation: None,
             declared,
+            ..plain()
         }
     }
 

@@ -40,8 +40,8 @@ pub fn warnings(tool: &Descriptor, limits: &Limits) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::sound;
     use super::*;
+    use crate::descriptor::tests::sound;
 
     #[test]
     fn a_write_that_a_drain_would_cut_and_a_call_that_outlasts_its_records_are_told() {

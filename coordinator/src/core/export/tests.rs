@@ -1,11 +1,11 @@
 mod any_schema;
 
 use super::*;
+use crate::core::catalog::tests::plain;
 use crate::core::golden;
 use serde::Deserialize;
 use serde_json::Map;
 use std::sync::Arc;
-use toolfleet_proto::descriptor::{ResultForm, Runner};
 use toolfleet_proto::effect::Effect;
 use toolfleet_proto::schema::Schema;
 
@@ -30,19 +30,10 @@ impl Sample {
             name: self.name.clone(),
             description: self.description.clone(),
             effect: self.effect,
-            rerun: false,
-            timeout_ms: 1,
-            queue_timeout_ms: 1,
-            total_timeout_ms: 1,
-            max_attempts: 1,
-            result_bytes_max: 1,
             input_schema: self.input.clone(),
             output_schema: self.output.clone(),
-            result: ResultForm::Text,
-            runner: Runner::Native,
             tags: self.tags.clone(),
-            presentation: None,
-            declared: toolfleet_proto::declared::Declared::default(),
+            ..plain()
         };
         Offer {
             pool: "default".into(),
