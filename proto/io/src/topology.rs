@@ -1,6 +1,7 @@
 //! Makes the fleet's streams and buckets, or only compares them, and says what the server really did
 //! (DESIGN 4). A server that ignored part of a configuration answers with "ok" all the same.
 
+mod comparison;
 mod consumers;
 
 use crate::broker::{self, Broker};
@@ -8,6 +9,7 @@ use crate::config::TopologyMode;
 use async_nats::jetstream::consumer;
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType};
 use async_nats::jetstream::{context, kv};
+use comparison::Comparison;
 use consumers::look_at_consumers;
 pub use consumers::{consumer_config, ensure_consumer};
 use serde::Serialize;
@@ -167,39 +169,19 @@ async fn look_at_stream(broker: &Broker, spec: &StreamSpec) -> Result<Part, Erro
 /// are the operator's.
 fn compare(spec: &StreamSpec, found: &stream::Config) -> Vec<String> {
     let wanted = stream_config(spec);
-    let mut faults = Vec::new();
-    let mut same = |holds: bool, key: &str, wanted: String, found: String| {
-        if !holds {
-            faults.push(format!("stream {}: {key} is {found}, must be {wanted}", spec.name));
-        }
-    };
-    same(
+    let mut comparison = Comparison::of(format!("stream {}", spec.name));
+    comparison.judge(
         found.subjects == wanted.subjects,
         "subjects",
         wanted.subjects.join(" "),
         found.subjects.join(" "),
     );
-    same(
-        found.retention == wanted.retention,
-        "retention",
-        format!("{:?}", wanted.retention),
-        format!("{:?}", found.retention),
-    );
-    same(
-        found.storage == wanted.storage,
-        "storage",
-        format!("{:?}", wanted.storage),
-        format!("{:?}", found.storage),
-    );
-    same(
-        found.discard == wanted.discard,
-        "discard",
-        format!("{:?}", wanted.discard),
-        format!("{:?}", found.discard),
-    );
+    comparison.same("retention", &wanted.retention, &found.retention);
+    comparison.same("storage", &wanted.storage, &found.storage);
+    comparison.same("discard", &wanted.discard, &found.discard);
     let is_old_enough =
         found.max_age.is_zero() || (!wanted.max_age.is_zero() && found.max_age >= wanted.max_age);
-    same(
+    comparison.judge(
         is_old_enough,
         "max_age",
         format!("{:?} or longer", wanted.max_age),
@@ -207,18 +189,18 @@ fn compare(spec: &StreamSpec, found: &stream::Config) -> Vec<String> {
     );
     let is_large_enough =
         found.max_message_size < 0 || found.max_message_size >= wanted.max_message_size;
-    same(
+    comparison.judge(
         is_large_enough,
         "max_msg_size",
-        wanted.max_message_size.to_string(),
-        found.max_message_size.to_string(),
+        wanted.max_message_size,
+        found.max_message_size,
     );
-    same(found.allow_direct, "allow_direct", "true".into(), "false".into());
-    same(
+    comparison.judge(found.allow_direct, "allow_direct", true, false);
+    comparison.judge(
         found.allow_message_ttl || !wanted.allow_message_ttl,
         "allow_msg_ttl",
-        "true (nats-server 2.12 or newer)".into(),
-        "false".into(),
+        "true (nats-server 2.12 or newer)",
+        false,
     );
     let republish = |config: &stream::Config| {
         config
@@ -226,8 +208,9 @@ fn compare(spec: &StreamSpec, found: &stream::Config) -> Vec<String> {
             .as_ref()
             .map_or_else(|| "none".to_owned(), |r| format!("{} -> {}", r.source, r.destination))
     };
-    same(republish(found) == republish(&wanted), "republish", republish(&wanted), republish(found));
-    faults
+    let (republishes, must_republish) = (republish(found), republish(&wanted));
+    comparison.judge(republishes == must_republish, "republish", must_republish, republishes);
+    comparison.faults
 }
 
 async fn make_bucket(broker: &Broker, spec: &BucketSpec) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! The consumers of the jobs: one a pool, made by whoever needs it.
 
+use super::comparison::Comparison;
 use super::{Error, Part, fault};
 use crate::broker::Broker;
 use crate::config::TopologyMode;
@@ -67,36 +68,22 @@ pub async fn ensure_consumer(
         Some(consumer) => consumer.cached_info().config.clone(),
         None => stream.consumer_info(&name).await.map_err(|error| fault(&name, &error))?.config,
     };
-    let mut faults = Vec::new();
-    let mut same = |holds: bool, key: &str, wanted: String, found: String| {
-        if !holds {
-            faults.push(format!("consumer {name}: {key} is {found}, must be {wanted}"));
-        }
-    };
-    same(
+    let mut comparison = Comparison::of(format!("consumer {name}"));
+    comparison.judge(
         found.filter_subject == wanted.filter_subject,
         "filter_subject",
-        wanted.filter_subject.clone(),
-        found.filter_subject.clone(),
+        &wanted.filter_subject,
+        &found.filter_subject,
     );
-    same(
-        found.ack_policy == wanted.ack_policy,
-        "ack_policy",
-        format!("{:?}", wanted.ack_policy),
-        format!("{:?}", found.ack_policy),
-    );
-    same(
-        found.ack_wait == wanted.ack_wait,
-        "ack_wait",
-        format!("{:?}", wanted.ack_wait),
-        format!("{:?}", found.ack_wait),
-    );
-    same(found.max_deliver <= 0, "max_deliver", "unlimited".into(), found.max_deliver.to_string());
-    same(
+    comparison.same("ack_policy", &wanted.ack_policy, &found.ack_policy);
+    comparison.same("ack_wait", &wanted.ack_wait, &found.ack_wait);
+    comparison.judge(found.max_deliver <= 0, "max_deliver", "unlimited", found.max_deliver);
+    comparison.judge(
         found.max_ack_pending >= wanted.max_ack_pending,
         "max_ack_pending",
-        wanted.max_ack_pending.to_string(),
-        found.max_ack_pending.to_string(),
+        wanted.max_ack_pending,
+        found.max_ack_pending,
     );
+    let faults = comparison.faults;
     if faults.is_empty() { Ok(()) } else { Err(Error::Different(faults)) }
 }
