@@ -1,7 +1,7 @@
 //! Anthropic Messages: an assistant message or a whole response, as it came or as an SDK dumps it;
 //! results go back as one user message.
 
-use super::{Answered, ModelCall, Refused, Typed, is_null, is_text, typed};
+use super::{Answered, ModelCall, Refused, Typed, UNCHANGED, is_null, is_text, typed};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -72,11 +72,7 @@ fn block(at: usize, raw: Box<RawValue>) -> Result<Typed, Refused> {
 }
 
 fn unreadable(why: String) -> Refused {
-    Refused {
-        code: "message_unreadable",
-        detail: format!("the body is no Anthropic message: {why}"),
-        mend: "hand in the provider's assistant message or whole response, unchanged",
-    }
+    Refused::unreadable("Anthropic message", &why, UNCHANGED)
 }
 
 /// Whether a message (without its envelope) is of this format, told by its shape alone: a response

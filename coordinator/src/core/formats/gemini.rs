@@ -44,11 +44,11 @@ struct FunctionCall {
 }
 
 fn unreadable(why: String) -> Refused {
-    Refused {
-        code: "message_unreadable",
-        detail: format!("the body is no Gemini content: {why}"),
-        mend: "hand in the model's content or the whole response, unchanged",
-    }
+    Refused::unreadable(
+        "Gemini content",
+        &why,
+        "hand in the model's content or the whole response, unchanged",
+    )
 }
 
 fn object<'a, T: Deserialize<'a>>(raw: &'a str, what: &str) -> Result<T, Refused> {

@@ -209,6 +209,17 @@ pub struct Refused {
     pub mend: &'static str,
 }
 
+/// How a provider's body that does not read is mended.
+const UNCHANGED: &str = "hand in the provider's assistant message or whole response, unchanged";
+
+impl Refused {
+    /// A body that does not read as what it should be.
+    fn unreadable(what: &str, why: &str, mend: &'static str) -> Refused {
+        let detail = format!("the body is no {what}: {why}");
+        Refused { code: "message_unreadable", detail, mend }
+    }
+}
+
 /// Reads a body in the named format, or recognises it. `named` is `?format=`.
 ///
 /// # Errors
@@ -219,11 +230,8 @@ pub fn read(body: &str, named: Option<&str>) -> Result<Message, Refused> {
         // The items of a response are an array, which has no envelope.
         Envelope::default()
     } else {
-        serde_json::from_str(body).map_err(|error| Refused {
-            code: "message_unreadable",
-            detail: format!("the body is no message: {error}"),
-            mend: "hand in the provider's assistant message or whole response, unchanged",
-        })?
+        serde_json::from_str(body)
+            .map_err(|error| Refused::unreadable("message", &error.to_string(), UNCHANGED))?
     };
     let inner = envelope.message.as_deref().filter(|message| !is_null(message));
     if inner.is_some() && envelope.context.is_some_and(|context| !is_null(&context)) {

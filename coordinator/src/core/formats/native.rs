@@ -21,11 +21,8 @@ struct Call {
 }
 
 fn unreadable(why: String) -> Refused {
-    Refused {
-        code: "message_unreadable",
-        detail: format!("the body is no message: {why}"),
-        mend: "hand in {\"calls\": [{\"id\": …, \"name\": …, \"input\": {…}}]}; id and input may be left out",
-    }
+    let mend = "hand in {\"calls\": [{\"id\": …, \"name\": …, \"input\": {…}}]}; id and input may be left out";
+    Refused::unreadable("message", &why, mend)
 }
 
 fn calls_of(message: &str) -> Result<Option<Box<RawValue>>, Refused> {

@@ -1,7 +1,7 @@
 //! OpenAI Chat Completions: an assistant message, a whole response, a choice of one, or one of these
 //! in an envelope; as it came or as an SDK dumps it.
 
-use super::{Answered, ModelCall, Refused, elements, is_null, is_text, typed};
+use super::{Answered, ModelCall, Refused, UNCHANGED, elements, is_null, is_text, typed};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -59,11 +59,7 @@ struct Custom {
 }
 
 fn unreadable(why: &str) -> Refused {
-    Refused {
-        code: "message_unreadable",
-        detail: format!("the body is no message: {why}"),
-        mend: "hand in the provider's assistant message or whole response, unchanged",
-    }
+    Refused::unreadable("message", why, UNCHANGED)
 }
 
 fn object<'a, T: Deserialize<'a>>(message: &'a str) -> Result<T, Refused> {

@@ -33,11 +33,11 @@ struct Call {
 }
 
 fn unreadable(why: &str) -> Refused {
-    Refused {
-        code: "message_unreadable",
-        detail: format!("the body is no OpenAI response: {why}"),
-        mend: "hand in the whole response or its output, unchanged",
-    }
+    Refused::unreadable(
+        "OpenAI response",
+        why,
+        "hand in the whole response or its output, unchanged",
+    )
 }
 
 fn unrecognised(why: &str) -> Refused {
