@@ -59,12 +59,12 @@ impl Coordinator {
         let consumers: Vec<Info> =
             stream.consumers().try_collect().await.map_err(|error| silent(&error))?;
         for consumer in &consumers {
-            if let Some(pool) = consumer.name.strip_prefix("pool-") {
+            if let Some(pool) = Prefix::pool_of_consumer(&consumer.name) {
                 self.measures.queue(pool, self.depth(&stream, consumer, pool).await?);
             }
         }
         for consumer in &consumers {
-            let Some(pool) = consumer.name.strip_prefix("pool-") else { continue };
+            let Some(pool) = Prefix::pool_of_consumer(&consumer.name) else { continue };
             self.free_stranded(&stream, pool).await?;
             self.end_overdue(&stream, pool, rounds).await?;
         }

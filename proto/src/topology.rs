@@ -187,6 +187,11 @@ impl Prefix {
         format!("pool-{pool}")
     }
 
+    /// The pool of a consumer by its name; `None`: it is no pool's.
+    pub fn pool_of_consumer(name: &str) -> Option<&str> {
+        name.strip_prefix("pool-")
+    }
+
     /// Key of a tool in the bucket of tools.
     pub fn tool_key(pool: &str, tool: &str) -> String {
         format!("{pool}.{}", escape(tool))

@@ -102,4 +102,16 @@ async fn the_command_shows_it_as_it_is() {
     for name in ["TF_V1_JOBS", "TF_V1_RESULTS", "TF_V1_STARTS", "TF_V1_SPEND", "TF_V1_TOOLS"] {
         assert!(shown.to_string().contains(&format!("\"{name}\"")), "{name} is not shown: {out}");
     }
+    // A pool's consumer that is not as its workers will want it.
+    let jobs = empty.broker.prefix().jobs_stream();
+    let jobs = empty.broker.jetstream().get_stream(&jobs).await.unwrap();
+    let mut config =
+        topology::consumer_config(empty.broker.prefix(), "default", &Limits::default());
+    config.max_deliver = 3;
+    jobs.create_consumer(config).await.unwrap();
+    let output = command.output().await.unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(78), "{out}");
+    let fault = "consumer pool-default: max_deliver is 3, must be unlimited";
+    assert!(out.contains(fault), "{out}");
 }

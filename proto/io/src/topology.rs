@@ -67,12 +67,19 @@ pub async fn ensure(broker: &Broker, limits: &Limits, mode: TopologyMode) -> Res
         }
     }
     let faults: Vec<String> =
-        look(broker, limits).await?.into_iter().flat_map(|part| part.faults).collect();
+        look_at_stores(broker, limits).await?.into_iter().flat_map(|part| part.faults).collect();
     if faults.is_empty() { Ok(()) } else { Err(Error::Different(faults)) }
 }
 
 /// Every part of the topology as the server has it.
 pub async fn look(broker: &Broker, limits: &Limits) -> Result<Vec<Part>, Error> {
+    let mut parts = look_at_stores(broker, limits).await?;
+    parts.extend(look_at_consumers(broker, limits).await?);
+    Ok(parts)
+}
+
+/// Streams and buckets. A consumer concerns its pool alone, and its workers compare it.
+async fn look_at_stores(broker: &Broker, limits: &Limits) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::new();
     for spec in streams(broker.prefix(), limits) {
         parts.push(look_at_stream(broker, &spec).await?);
@@ -80,7 +87,6 @@ pub async fn look(broker: &Broker, limits: &Limits) -> Result<Vec<Part>, Error> 
     for spec in buckets(broker.prefix()) {
         parts.push(look_at_bucket(broker, &spec).await?);
     }
-    parts.extend(look_at_consumers(broker).await?);
     Ok(parts)
 }
 

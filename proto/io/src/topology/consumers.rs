@@ -9,7 +9,11 @@ use std::time::Duration;
 use toolfleet_proto::limit::{ACK_PENDING_MAX, Limits, PULLS_WAITING_MAX};
 use toolfleet_proto::topology::Prefix;
 
-pub(super) async fn look_at_consumers(broker: &Broker) -> Result<Vec<Part>, Error> {
+/// Every consumer of the jobs, compared where it is a pool's.
+pub(super) async fn look_at_consumers(
+    broker: &Broker,
+    limits: &Limits,
+) -> Result<Vec<Part>, Error> {
     use futures::TryStreamExt as _;
     let name = broker.prefix().jobs_stream();
     let Ok(stream) = broker.jetstream().get_stream(&name).await else { return Ok(Vec::new()) };
@@ -22,7 +26,10 @@ pub(super) async fn look_at_consumers(broker: &Broker) -> Result<Vec<Part>, Erro
             holds: info.config.filter_subject.clone(),
             messages: info.num_pending,
             bytes: u64::try_from(info.num_ack_pending).unwrap_or(u64::MAX),
-            faults: Vec::new(),
+            faults: Prefix::pool_of_consumer(&info.name)
+                .map(|pool| consumer_config(broker.prefix(), pool, limits))
+                .map(|wanted| compare(&info.name, &wanted, &info.config))
+                .unwrap_or_default(),
             name: info.name,
         })
         .collect())
@@ -68,6 +75,12 @@ pub async fn ensure_consumer(
         Some(consumer) => consumer.cached_info().config.clone(),
         None => stream.consumer_info(&name).await.map_err(|error| fault(&name, &error))?.config,
     };
+    let faults = compare(&name, &wanted, &found);
+    if faults.is_empty() { Ok(()) } else { Err(Error::Different(faults)) }
+}
+
+/// What of a consumer is not as it must be.
+fn compare(name: &str, wanted: &pull::Config, found: &consumer::Config) -> Vec<String> {
     let mut comparison = Comparison::of(format!("consumer {name}"));
     comparison.judge(
         found.filter_subject == wanted.filter_subject,
@@ -84,6 +97,5 @@ pub async fn ensure_consumer(
         wanted.max_ack_pending,
         found.max_ack_pending,
     );
-    let faults = comparison.faults;
-    if faults.is_empty() { Ok(()) } else { Err(Error::Different(faults)) }
+    comparison.faults
 }
