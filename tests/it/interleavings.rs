@@ -78,14 +78,14 @@ async fn a_cancel_between_claim_and_start_keeps_the_tool_from_starting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_timeout_leaves_a_call_alone_that_a_worker_holds() {
     let script = crate::conversation::noting("held", "printf ran");
-    let keys = "effect = \"write\"\nqueue_timeout = \"4s\"";
+    let keys = "effect = \"write\"\nqueue_timeout = \"2s\"";
     let fleet = fleet().exec_tool("slow", keys, &script).start().await.unwrap();
     fleet.fail_points().arm("start:before", Fate::Hold).unwrap();
     let http = fleet.http(0).unwrap();
     let call = tokio::spawn(async move { http.call_as("slow", EXECUTION, "c", json!({})).await });
     fleet.fail_points().reached("start:before", SOON).await.unwrap();
     // Past the timeout and its grace.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     fleet.fail_points().go_on("start:before").unwrap();
     assert_eq!(ok(&call.await.unwrap().unwrap())["text"], "ran");
     assert_eq!(fleet.ledger("held").starts().len(), 1);

@@ -191,14 +191,14 @@ async fn a_drained_worker_finishes_what_it_runs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_no_worker_takes_ends_by_its_queue_timeout() {
-    let keys = "effect = \"write\"\nqueue_timeout = \"1s\"";
+    let keys = "effect = \"write\"\nqueue_timeout = \"2s\"";
     let mut fleet = fleet().exec_tool("impatient", keys, "echo done").start().await.unwrap();
     let http = fleet.http(0).unwrap();
     // Killed, it is thought alive for a while; gone in order, it is known to be gone.
     fleet.workers[0].kill().await.unwrap();
     let answer = http.call_as("impatient", "loss", "c", json!({})).await.unwrap();
     let text = failed(&answer, "queue_timed_out")["text"].as_str().unwrap();
-    assert_eq!(text, "Tool error: timed out after 1 s waiting for a worker");
+    assert_eq!(text, "Tool error: timed out after 2 s waiting for a worker");
 
     fleet.workers[0].restart().await.unwrap();
     ok(&http.call("impatient", json!({})).await.unwrap());
@@ -213,7 +213,7 @@ async fn a_call_that_no_worker_takes_ends_by_its_queue_timeout() {
     .unwrap();
     let answer = http.call_as("impatient", "loss", "d", json!({})).await.unwrap();
     let text = failed(&answer, "no_worker")["text"].as_str().unwrap();
-    assert!(text.contains("has this version of impatient: waited 1 s"), "{text}");
+    assert!(text.contains("has this version of impatient: waited 2 s"), "{text}");
 
     // What was said never to start does not start later.
     fleet.workers[0].restart().await.unwrap();

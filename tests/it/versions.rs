@@ -100,7 +100,10 @@ async fn a_worker_lives_without_its_servers_and_is_ready_only_with_them() {
     let worker = Http::new(fleet.workers[0].told("admin")).unwrap();
     let coordinator = fleet.admin(0).unwrap();
     let status = async |http: &Http, path: &str| http.get(path).await.unwrap().status;
-    assert_eq!((status(&worker, "/livez").await, status(&worker, "/readyz").await), (200, 200));
+    assert_eq!(status(&worker, "/livez").await, 200);
+    until("it is ready", SOON, async || (status(&worker, "/readyz").await == 200).then_some(()))
+        .await
+        .unwrap();
     // A call that runs for long is no sign of ill health.
     let ledger = fleet.ledger("long");
     let call = {

@@ -55,9 +55,11 @@ impl Harm {
         Duration::from_millis(self.seed.within(400, 1_400))
     }
 
-    /// How often the lease store lost what it knew.
+    /// How often the lease store lost what it knew, or may have: it writes to disk after it has answered
+    /// where the disk is busy.
     pub(crate) fn store_losses(&self) -> u64 {
-        self.done.get("lease store emptied").copied().unwrap_or_default()
+        let losses = ["lease store emptied", "lease store killed"];
+        losses.iter().filter_map(|kind| self.done.get(kind)).sum()
     }
 
     fn draw(&mut self) -> &'static str {
