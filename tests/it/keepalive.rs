@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::process::Output;
 use std::time::{Duration, Instant};
 use tokio::process::Command;
-use toolfleet_tests::Http;
+use toolfleet_tests::{Builder, Http};
 
 /// Posts a body to a URL with httpx and its default timeout of 5 s, and prints what came.
 const HTTPX: &str = r"
@@ -58,16 +58,16 @@ async fn longest_silence(http: &Http, path: &str, body: &Value) -> (String, Dura
     (text, longest)
 }
 
+/// Two coordinators, and leases that a busy machine keeps for as long as the calls here take.
+fn patient() -> Builder {
+    let fleet = fleet().coordinators(2).env("TOOLFLEET_LIMITS__LEASE_TTL", "6s");
+    fleet.env("TOOLFLEET_LIMITS__ACK_WAIT", "8s")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_give_up_on_5_s_of_silence_see_a_turn_of_20_s_whole() {
     let python = tokio::task::spawn_blocking(python).await.unwrap();
-    let fleet = fleet()
-        .coordinators(2)
-        .env("TOOLFLEET_LIMITS__LEASE_TTL", "6s")
-        .env("TOOLFLEET_LIMITS__ACK_WAIT", "8s")
-        .start()
-        .await
-        .unwrap();
+    let fleet = patient().start().await.unwrap();
     let (first, second) = (fleet.http(0).unwrap(), fleet.http(1).unwrap());
     let ledger = fleet.ledger("long");
     let asked = message(&[("call_0", "nap", &nap(20_000, &ledger).to_string())]);
@@ -127,13 +127,7 @@ async fn clients_that_give_up_on_5_s_of_silence_see_a_turn_of_20_s_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_is_read_through_any_coordinator_while_it_runs_and_after() {
-    let fleet = fleet()
-        .coordinators(2)
-        .env("TOOLFLEET_LIMITS__LEASE_TTL", "6s")
-        .env("TOOLFLEET_LIMITS__ACK_WAIT", "8s")
-        .start()
-        .await
-        .unwrap();
+    let fleet = patient().start().await.unwrap();
     let (first, second) = (fleet.http(0).unwrap(), fleet.http(1).unwrap());
     let ledger = fleet.ledger("turn");
     let input = nap(2_500, &ledger).to_string();
@@ -178,13 +172,7 @@ async fn a_turn_is_read_through_any_coordinator_while_it_runs_and_after() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_prefers_not_to_wait_is_told_where_the_result_will_be() {
-    let fleet = fleet()
-        .coordinators(2)
-        .env("TOOLFLEET_LIMITS__LEASE_TTL", "6s")
-        .env("TOOLFLEET_LIMITS__ACK_WAIT", "8s")
-        .start()
-        .await
-        .unwrap();
+    let fleet = patient().start().await.unwrap();
     let (first, second) = (fleet.http(0).unwrap(), fleet.http(1).unwrap());
     let ledger = fleet.ledger("preferred");
     let prefer = async |path: &str, prefer: &str, body: &Value| {
