@@ -4,7 +4,7 @@ use crate::schema::path::{push_index, push_key, shorten};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Number, Value, value::RawValue};
 use sha2::{Digest, Sha256};
-use std::{collections::HashSet, fmt};
+use std::{collections::HashSet, fmt, marker::PhantomData};
 
 /// The deepest nesting of arrays and objects that is taken.
 pub const DEPTH_MAX: usize = 64;
@@ -282,14 +282,15 @@ fn number(digits: &str) -> Value {
     digits.parse().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
 }
 
-/// The members of one object, undecoded, repeated names and all.
-struct Members<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+/// The members of one object with undecoded values, repeated names and all. Names are undecoded or text,
+/// as the reader needs them.
+pub(crate) struct Members<'a, Name>(pub(crate) Vec<(Name, &'a RawValue)>);
 
-impl<'de> Deserialize<'de> for Members<'de> {
+impl<'de, Name: Deserialize<'de>> Deserialize<'de> for Members<'de, Name> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Members<'de>;
+        struct Entries<Name>(PhantomData<Name>);
+        impl<'de, Name: Deserialize<'de>> Visitor<'de> for Entries<Name> {
+            type Value = Members<'de, Name>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -303,7 +304,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
                 Ok(Members(members))
             }
         }
-        deserializer.deserialize_map(Entries)
+        deserializer.deserialize_map(Entries(PhantomData))
     }
 }
 
@@ -343,7 +344,8 @@ fn read(raw: &str, path: &mut String, depth: usize) -> Result<Json, ParseError> 
 }
 
 fn read_object(raw: &str, path: &mut String, depth: usize) -> Result<Json, ParseError> {
-    let Members(raw) = serde_json::from_str(raw).map_err(|error| ParseError::syntax(&error))?;
+    let Members::<&RawValue>(raw) =
+        serde_json::from_str(raw).map_err(|error| ParseError::syntax(&error))?;
     let mut names = Vec::with_capacity(raw.len());
     for (name, _) in &raw {
         // The scan before has seen to everything else that can be wrong with a string.

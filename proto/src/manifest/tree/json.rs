@@ -2,11 +2,10 @@
 //! text lie in it.
 
 use super::{DEPTH_MAX, Kind, Member, Node, Reader};
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use crate::json::Members;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
-use std::fmt;
 
 impl<'a> Reader<'a> {
     pub(super) fn json(&mut self) -> Option<Node> {
@@ -40,7 +39,7 @@ impl<'a> Reader<'a> {
         }
         let kind = match part.as_bytes().first()? {
             b'{' => {
-                let Members(parts) = serde_json::from_str(part).ok()?;
+                let Members::<String>(parts) = serde_json::from_str(part).ok()?;
                 let mut seen = HashSet::new();
                 let mut members = Vec::with_capacity(parts.len());
                 for (key, raw) in parts {
@@ -86,29 +85,4 @@ impl<'a> Reader<'a> {
 fn is_beyond_64_bits(digits: &str) -> bool {
     let is_whole = digits.bytes().all(|b| b.is_ascii_digit() || b == b'-');
     is_whole && digits.parse::<i64>().is_err() && digits.parse::<u64>().is_err()
-}
-
-/// Members of an object in order, those given twice included.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(InOrder)
-    }
 }
